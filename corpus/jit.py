@@ -1,0 +1,64 @@
+"""Compile kernels once per machine, into the user's cache folder.
+
+Numba's own index notices a change of the file that holds a function, not of the functions that it calls in other
+files, and it writes beside the source, which may be read-only. So the cache lies in a folder of the user's whose name
+is a hash of every kernel source together with the Numba and Python versions: a changed kernel compiles anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+import platformdirs
+
+KERNEL_PACKAGES = ("corpus", "filters", "dedup")
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@cache
+def cache_folder() -> Path:
+    """Return the folder of the compiled kernels of this version; it exists and can be written."""
+    digest = hashlib.sha256(f"{numba.__version__} {sys.version}".encode())
+    root = Path(__file__).parent.parent
+    for package in KERNEL_PACKAGES:
+        for source in sorted((root / package).glob("*_kernel.py")):
+            digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    name = f"kernels-{digest.hexdigest()[:16]}"
+    folder = Path(platformdirs.user_cache_dir("thresher")) / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        warnings.warn(f"kernels cannot be cached in {folder} ({error}): they compile in every run", stacklevel=2)
+        folder = Path(tempfile.mkdtemp(prefix="thresher-kernels-"))
+    return folder
+
+
+def is_warm() -> bool:
+    """Say whether kernels of this version were compiled on this machine before."""
+    return any(cache_folder().rglob("*.nbi"))
+
+
+def kernel(*signatures: str) -> Callable[[Function], Function]:
+    """Compile a function at import for the given Numba signatures, without the GIL and cached on disk.
+
+    Modules that hold kernels are named ``*_kernel.py`` and are imported only when a stage is prepared.
+    """
+    numba.config.CACHE_DIR = str(cache_folder())
+    return numba.njit(list(signatures), cache=True, nogil=True, error_model="numpy")  # type: ignore[no-any-return]
+
+
+def inlined(function: Function) -> Function:
+    """Compile a helper that kernels of the same module call; its machine code becomes a part of theirs."""
+    numba.config.CACHE_DIR = str(cache_folder())
+    return numba.njit(cache=True, nogil=True, inline="never", error_model="numpy")(function)  # type: ignore[no-any-return]

@@ -1,0 +1,167 @@
+"""The base types of stages, and the registry by which a stage is one module.
+
+A *record stage* measures one record at a time: it gives signals (one value per record), and rules compare signals
+with thresholds of its config. A *corpus stage* needs all records and ends a pass. A stage module is imported for its
+config model by the command line, so it must not import NumPy, pyarrow, Numba or Beam at its top: it imports kernels in
+``prepare``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+STAGE_PACKAGES = ("filters", "dedup", "scorers")
+
+Off = Literal["off"]
+TextField = Literal["text", "prompt", "response", "both"]
+Test = Literal["at_least", "at_most", "one_of", "is_set"]
+
+
+class StageConfig(BaseModel):
+    """The settings of a stage; a subclass adds its own, each with a default and a description."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+    name: str | None = Field(
+        default=None,
+        pattern=r"^[a-z][a-z0-9_]*$",
+        description="Name in ledger, signals and --set; needed where a stage appears twice.",
+    )
+
+
+@dataclass(frozen=True)
+class Signal:
+    """A value that a stage measures on each record; ``kind`` is its type in the signals table."""
+
+    name: str
+    kind: Literal["int64", "float64", "string"]
+    description: str
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A condition that a record must meet to stay.
+
+    ``name`` is the config field that limits it. ``at_least`` and ``at_most`` compare with ``threshold`` (the value at
+    the limit stays); ``one_of`` wants the value among ``values``; ``is_set`` wants a value that is not null. A null
+    value meets every other condition: a stage that wants it dropped declares an ``is_set`` rule.
+    """
+
+    name: str
+    signal: str
+    test: Test
+    threshold: float | None = None
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TextBatch:
+    """The texts that enter a stage, one per record, with the rows that it has to look at.
+
+    Attributes:
+        texts: ``pa.StringArray`` of n texts; null where the row is not alive.
+        alive: bool array of n; values at other rows are ignored and should not cost time.
+    """
+
+    texts: pa.StringArray
+    alive: npt.NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+
+class Stage(ABC):
+    """What record and corpus stages share. One object serves many batches, in one process."""
+
+    kind: ClassVar[str]
+    Config: ClassVar[type[StageConfig]]
+    summary: ClassVar[str]
+
+    def __init__(self, config: StageConfig, name: str, text_field: TextField) -> None:
+        self.config = config
+        self.name = name
+        self.text_field = text_field
+
+    @abstractmethod
+    def signals(self) -> tuple[Signal, ...]:
+        """Return the signals that the stage stores, in order."""
+
+    @abstractmethod
+    def rules(self) -> tuple[Rule, ...]:
+        """Return the rules that are switched on, in the order in which they are asked (at most 62)."""
+
+    def fingerprint(self) -> Mapping[str, str]:
+        """Return digests of the files (models, lists) that the result depends on, for the semantic config."""
+        return {}
+
+    def prepare(self) -> None:
+        """Load kernels and models; called once per process before the first batch. Raises UsageError."""
+
+
+class RecordStage(Stage):
+    """A stage that judges each record by itself."""
+
+    kind = "record"
+    default_field: ClassVar[TextField] = "response"
+
+    @abstractmethod
+    def measure(self, batch: TextBatch) -> dict[str, pa.Array]:
+        """Return one array per signal, as long as the batch. Values of rows that are not alive do not count."""
+
+
+StageType = TypeVar("StageType", bound=type[Stage])
+
+
+@dataclass
+class Registry:
+    """All known stages by name."""
+
+    classes: dict[str, type[Stage]] = field(default_factory=dict)
+
+
+_REGISTRY = Registry()
+
+
+def stage(name: str) -> Callable[[StageType], StageType]:
+    """Register a stage class under the name that configs use."""
+
+    def register(cls: StageType) -> StageType:
+        _REGISTRY.classes[name] = cls
+        return cls
+
+    return register
+
+
+@cache
+def known_stages() -> Mapping[str, type[Stage]]:
+    """Return every stage by name, sorted; finds the modules that register one in the stage packages."""
+    for package_name in STAGE_PACKAGES:
+        package = importlib.import_module(package_name)
+        for info in pkgutil.iter_modules(package.__path__):
+            source = pkgutil.get_data(package_name, f"{info.name}.py")
+            if source is not None and b"\n@stage(" in source:
+                importlib.import_module(f"{package_name}.{info.name}")
+    return dict(sorted(_REGISTRY.classes.items()))
+
+
+def threshold_rules(config: StageConfig, table: Iterable[tuple[str, str, Test]]) -> tuple[Rule, ...]:
+    """Return a rule for each (config field, signal, test) whose field is a number, that is, not off."""
+    rules = []
+    for name, signal, test in table:
+        value: Any = getattr(config, name)
+        if value != "off" and value is not None:
+            rules.append(Rule(name, signal, test, float(value)))
+    return tuple(rules)

@@ -1,0 +1,1 @@
+"""Corpus stages that remove duplicates."""

@@ -1,0 +1,1 @@
+"""Config model, compiling stages into passes, the Beam graph, runners, command line."""

@@ -1,0 +1,1 @@
+"""Record stages that score with models; the score is a signal, a threshold on it a rule."""
