@@ -41,7 +41,8 @@ class InputConfig(BaseModel):
         default=12 * MIB,
         ge=1,
         le=15 * MIB,
-        description="UTF-8 bytes of the text fields, and of all carried columns together, beyond which a record leaves.",
+        description="UTF-8 bytes of the text fields, and of all carried columns together, beyond which a record "
+        "leaves.",
     )
     duplicate_ids: Literal["report", "fail"] = Field(default="report", description="What to do about repeated ids.")
     limit: int | None = Field(default=None, ge=0, description="Read the first records only, in the order of the files.")
