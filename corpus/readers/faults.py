@@ -1,0 +1,59 @@
+"""What can be wrong with a record or a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from corpus.batch import DEAD_SCHEMA
+
+RAW_BYTES = 64 << 10
+
+
+class FileFaultError(Exception):
+    """A file that cannot be read from here on; ``error`` is its name, ``detail`` a sentence with the remedy."""
+
+    def __init__(self, error: str, detail: str) -> None:
+        super().__init__(f"{error}: {detail}")
+        self.error = error
+        self.detail = detail
+
+
+class RecordFaultError(Exception):
+    """A record that is no record; ``error`` is its name, ``detail`` a sentence with the remedy."""
+
+    def __init__(self, error: str, detail: str) -> None:
+        super().__init__(f"{error}: {detail}")
+        self.error = error
+        self.detail = detail
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    """One row of ``DEAD_SCHEMA`` but for the file; a null position marks a fault of the file."""
+
+    source: str | None
+    position: int | None
+    error: str
+    detail: str
+    raw: bytes | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes that the letter adds to its batch."""
+        return min(len(self.raw), RAW_BYTES) if self.raw else 0
+
+
+def dead_batch(file: str, letters: list[DeadLetter]) -> pa.RecordBatch:
+    """Return dead letters of one file as a record batch of ``DEAD_SCHEMA``; the raw bytes are cut at 64 KiB."""
+    columns = [
+        [letter.source for letter in letters],
+        [file] * len(letters),
+        [letter.position for letter in letters],
+        [letter.error for letter in letters],
+        [letter.detail for letter in letters],
+        [None if letter.raw is None else letter.raw[:RAW_BYTES] for letter in letters],
+    ]
+    arrays = [pa.array(column, one.type) for column, one in zip(columns, DEAD_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=DEAD_SCHEMA)

@@ -1,0 +1,137 @@
+"""Staging: every record of a batch as it was read, and what each pass found on it.
+
+Per batch there are the files ``staging/records/KEY[-last].arrow`` (Arrow IPC), ``staging/dead/KEY.arrow`` where the
+batch has dead letters, and ``staging/marks-P/KEY.arrow`` for pass P. The records of pass 1 are written after the
+others, so a records file says that the whole batch is there; a batch named ``-last`` says how many an item has.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from corpus.batch import DEAD_SCHEMA, DocumentBatch, chunk_key, split_chunk_key
+from corpus.folder import Folder
+
+# LZ4 costs little and halves the disk that text needs.
+_WRITE = pa.ipc.IpcWriteOptions(compression="lz4")
+_REFERENCE = struct.Struct("<q?qqqq")
+
+
+@dataclass(frozen=True)
+class ChunkReference:
+    """A staged batch, in 41 bytes: what later steps need to know before they open its files.
+
+    Attributes:
+        key: batch key.
+        last: whether it is its item's last one.
+        rows: decoded records.
+        dead: dead letters.
+        kept_rows, kept_bytes: records alive and UTF-8 bytes of their text fields, after the pass that wrote it.
+    """
+
+    key: int
+    last: bool
+    rows: int
+    dead: int
+    kept_rows: int
+    kept_bytes: int
+
+    def to_bytes(self) -> bytes:
+        """Return the reference packed."""
+        return _REFERENCE.pack(self.key, self.last, self.rows, self.dead, self.kept_rows, self.kept_bytes)
+
+    @staticmethod
+    def from_bytes(data: bytes) -> ChunkReference:
+        """Return the reference that ``to_bytes`` packed."""
+        return ChunkReference(*_REFERENCE.unpack(data))
+
+
+def _stem(key: int) -> str:
+    item, chunk = split_chunk_key(key)
+    return f"{item:08d}-{chunk:07d}"
+
+
+def records_name(key: int, last: bool) -> str:
+    """Return the name of a batch's records file."""
+    return f"staging/records/{_stem(key)}{'-last' if last else ''}.arrow"
+
+
+def _dead_name(key: int) -> str:
+    return f"staging/dead/{_stem(key)}.arrow"
+
+
+def _marks_name(number: int, key: int) -> str:
+    return f"staging/marks-{number}/{_stem(key)}.arrow"
+
+
+def _write(folder: Folder, name: str, batch: pa.RecordBatch) -> None:
+    with folder.writing(name) as file, pa.ipc.new_file(file, batch.schema, options=_WRITE) as writer:
+        writer.write_batch(batch)
+
+
+def _read(folder: Folder, name: str, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+    with folder.open_arrow(name) as source:
+        options = pa.ipc.IpcReadOptions()
+        if columns is not None:
+            names = pa.ipc.open_file(source).schema.names
+            options = pa.ipc.IpcReadOptions(included_fields=[names.index(column) for column in columns])
+            source.seek(0)
+        return pa.ipc.open_file(source, options=options).get_batch(0)
+
+
+def write_marks(folder: Folder, number: int, key: int, marks: pa.RecordBatch) -> None:
+    """Store what pass ``number`` (from 1) found on a batch."""
+    _write(folder, _marks_name(number, key), marks)
+
+
+def read_marks(folder: Folder, number: int, key: int) -> pa.RecordBatch:
+    """Return what pass ``number`` found on a batch."""
+    return _read(folder, _marks_name(number, key))
+
+
+def write_batch(folder: Folder, batch: DocumentBatch) -> None:
+    """Store a batch after pass 1."""
+    if batch.dead.num_rows:
+        _write(folder, _dead_name(batch.key), batch.dead)
+    write_marks(folder, 1, batch.key, batch.marks)
+    metadata = {"file": batch.file, "rows": str(batch.records.num_rows), "dead": str(batch.dead.num_rows)}
+    records = batch.records.replace_schema_metadata(metadata)
+    _write(folder, records_name(batch.key, batch.last), records)
+
+
+def read_records(folder: Folder, key: int, last: bool, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+    """Return the records of a batch, or some of their columns; the schema's metadata has ``file`` and ``dead``."""
+    return _read(folder, records_name(key, last), columns)
+
+
+def read_dead(folder: Folder, key: int) -> pa.RecordBatch:
+    """Return the dead letters of a batch that has some."""
+    return _read(folder, _dead_name(key))
+
+
+def staged_chunks(folder: Folder, item: int) -> list[tuple[int, bool]] | None:
+    """Return (batch key, last) of all batches of an item if the whole item is staged, else None."""
+    chunks: list[tuple[int, bool]] = []
+    while True:
+        key = chunk_key(item, len(chunks))
+        if folder.exists(records_name(key, last=True)):
+            return [*chunks, (key, True)]
+        if not folder.exists(records_name(key, last=False)):
+            return None
+        chunks.append((key, False))
+
+
+def progress_names(folder: Folder) -> Iterator[tuple[str, bool]]:
+    """Yield (name, whether it ends an item) of every batch that is staged."""
+    for name in folder.names("staging/records"):
+        if name.endswith(".arrow") and "/.tmp-" not in name:
+            yield name, name.endswith("-last.arrow")
+
+
+def empty_dead() -> pa.RecordBatch:
+    """Return no dead letters."""
+    return pa.RecordBatch.from_pylist([], schema=DEAD_SCHEMA)

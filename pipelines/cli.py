@@ -1,0 +1,223 @@
+"""The command line. Heavy imports happen inside the commands: ``thresher --help`` must answer at once."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from corpus.errors import CheckFailedError, ThresherError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from pipelines.config import RunConfig
+
+INTERRUPTED = 130
+
+Handler = Callable[[argparse.Namespace], None]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code (0 done, 1 failed, 2 usage, 3 a check found something, 130)."""
+    arguments = _parse(sys.argv[1:] if argv is None else argv)
+    logging.basicConfig(level=logging.DEBUG if arguments.debug else logging.CRITICAL)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        handler: Handler = arguments.handler
+        handler(arguments)
+    except ThresherError as error:
+        if arguments.debug:
+            raise
+        sys.stderr.write(f"thresher: {error}\n")
+        return error.exit_code
+    except BrokenPipeError:
+        # The reader of a pipe has seen enough; nothing more can be said on it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        sys.stderr.write("thresher: interrupted; run the same command again to go on\n")
+        sys.stderr.flush()
+        # Runner threads would wait for their workers; those end by themselves when this process is gone.
+        os._exit(INTERRUPTED)
+    return 0
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--debug", action="store_true", help="log everything, and show tracebacks")
+    parser = argparse.ArgumentParser(
+        prog="thresher", description="Curate training data for language models.", allow_abbrev=False
+    )
+    parser.set_defaults(debug=False)
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    def command(name: str, handler: Handler, text: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=text, description=text, parents=[common], allow_abbrev=False)
+        sub.set_defaults(handler=handler, takes_rest=name == "run")
+        return sub
+
+    run = command("run", _run, "Run a config; go on with an unfinished run, report a finished one.")
+    run.epilog = "Options that are not listed go to Beam, such as --runner and --direct_num_workers."
+    _add_config(run)
+    run.add_argument("--overwrite", action="store_true", help="replace a run that is in the output folder")
+    run.add_argument("--clean", action="store_true", help="remove staging when the run is finished")
+    run.add_argument("--json", action="store_true", help="print the drop report as JSON")
+    plan = command("plan", _plan, "Show what a run would do; reads no text.")
+    _add_config(plan)
+    plan.add_argument("--json", action="store_true", help="print as JSON")
+    validate = command("validate", _validate, "Check a config.")
+    _add_config(validate)
+    schema = command("schema", _schema, "Print the JSON Schema of a config.")
+    schema.add_argument("what", nargs="?", default="config", choices=["config"])
+    stages = command("stages", _stages, "List all stages with their settings, defaults and sources.")
+    stages.add_argument("--json", action="store_true", help="print as JSON")
+    sample = command("sample", _sample, "Build the sample corpus from the installed Python packages.")
+    sample.add_argument("folder", metavar="DIR")
+    report = command("report", _report, "Print the drop report of a run again.")
+    report.add_argument("run", metavar="RUN")
+    report.add_argument("--json", action="store_true", help="print report.json")
+    verify = command("verify", _verify, "Check a run against its manifest: hashes, counts, conservation.")
+    verify.add_argument("run", metavar="RUN")
+    verify.add_argument("--json", action="store_true", help="print as JSON")
+    arguments, rest = parser.parse_known_args(argv)
+    arguments.rest = rest
+    if rest and not arguments.takes_rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    return arguments
+
+
+def _add_config(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", metavar="CONFIG", help="YAML file")
+    parser.add_argument("--output", metavar="DIR", help="the run folder, instead of output: in the config")
+    parser.add_argument("--set", dest="sets", action="append", default=[], metavar="STAGE.KEY=VALUE", help="a setting")
+    some = parser.add_mutually_exclusive_group()
+    some.add_argument("--limit", type=int, metavar="N", help="read the first N records only")
+    some.add_argument("--sample", type=float, metavar="FRACTION", help="read this share of the records, by hash")
+
+
+def _config(arguments: argparse.Namespace) -> RunConfig:
+    from pipelines.config import load_config
+
+    overrides = {"output": arguments.output, "input.limit": arguments.limit, "input.sample": arguments.sample}
+    given = {key: value for key, value in overrides.items() if value is not None}
+    return load_config(Path(arguments.config), arguments.sets, given)
+
+
+def _console(stderr: bool = False) -> Console:
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    # A pipe or a file has no width of its own; 80 columns would cut tables that nobody looks at in a window.
+    return Console(stderr=stderr, width=None if stream.isatty() else 120, highlight=False)
+
+
+def _write_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    config = _config(arguments)
+    from pipelines.execution import execute
+    from reports.drop_report import print_report
+
+    run = execute(
+        config,
+        arguments.rest,
+        overwrite=arguments.overwrite,
+        clean=arguments.clean,
+        console=_console(stderr=True),
+    )
+    if arguments.json:
+        _write_json(run.report)
+    else:
+        print_report(run.report, run.details, _console())
+
+
+def _plan(arguments: argparse.Namespace) -> None:
+    from pipelines.execution import describe_plan
+
+    plan = describe_plan(_config(arguments))
+    if arguments.json:
+        _write_json(plan)
+        return
+    console = _console()
+    about = "" if plan["rows_are_exact"] else "about "
+    console.print(
+        f"{plan['files']:,} files, {plan['items']:,} items, {plan['bytes']:,} bytes, {about}{plan['rows']:,} rows"
+    )
+    for number, names in enumerate(plan["passes"], 1):
+        console.print(f"pass {number}: {', '.join(names) or 'copy'}", markup=False)
+    console.print(
+        f"shuffled: {plan['shuffled_bytes']:,} bytes; memory of a local driver for it: "
+        f"{plan['driver_memory_bytes']:,} bytes; disk for staging and output: up to {2 * plan['bytes']:,} bytes "
+        "times the compression of the input"
+    )
+    for warning in plan["warnings"]:
+        console.print(f"warning: {warning}", markup=False)
+
+
+def _validate(arguments: argparse.Namespace) -> None:
+    config = _config(arguments)
+    names = ", ".join(entry.name for entry in config.stages) or "no stages"
+    sys.stdout.write(f"{arguments.config}: valid ({names})\n")
+
+
+def _schema(arguments: argparse.Namespace) -> None:
+    from pipelines.schemas import config_schema
+
+    _write_json(config_schema())
+
+
+def _stages(arguments: argparse.Namespace) -> None:
+    from pipelines.schemas import stages_table
+
+    table = stages_table()
+    if arguments.json:
+        _write_json(table)
+        return
+    console = _console()
+    for stage in table:
+        console.print(f"[bold]{stage['name']}[/bold] ({stage['kind']}): {stage['summary']}")
+        for setting in stage["settings"]:
+            console.print(f"  {setting['name']} = {setting['default']}: {setting['description']}", markup=False)
+
+
+def _sample(arguments: argparse.Namespace) -> None:
+    from corpus.sample import build_sample
+
+    counts = build_sample(Path(arguments.folder))
+    _console().print(f"{arguments.folder}: {counts}", markup=False)
+
+
+def _report(arguments: argparse.Namespace) -> None:
+    from pipelines.execution import absolute, load_run
+    from reports.drop_report import print_report
+
+    run = load_run(absolute(arguments.run))
+    if arguments.json:
+        _write_json(run.report)
+    else:
+        print_report(run.report, run.details, _console())
+
+
+def _verify(arguments: argparse.Namespace) -> None:
+    from pipelines.execution import absolute
+    from reports.verify import verify
+
+    findings = verify(absolute(arguments.run))
+    if arguments.json:
+        _write_json({"run": arguments.run, "findings": findings})
+    if findings:
+        raise CheckFailedError("\n  ".join([f"{arguments.run}: {len(findings)} findings", *findings]))
+    if not arguments.json:
+        sys.stdout.write(f"{arguments.run}: every file, count and hash is as the manifest says\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

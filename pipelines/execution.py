@@ -1,0 +1,273 @@
+"""Carry out a run: look at the folder, plan, build the graph, run it, close the books."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import platform
+import re
+import resource
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from corpus.planning import InputPlan, plan_input
+from rich.console import Console
+
+from corpus.errors import ThresherError, UsageError
+from corpus.folder import Folder
+from corpus.stages import Stage
+from pipelines.config import RunConfig, config_hash, dump_yaml, semantic_config
+from pipelines.options import Engine, choose_engine
+from pipelines.run_folder import begin, check_writable, file_states, inspect, locked, remove_run
+from reports.closing import close_books
+from reports.manifest import MANIFEST_NAME, REPORT_NAME, RUN_NAME, to_json
+from reports.verify import read_json
+
+BYTES_PER_UNPLANNED_ROW = 256
+VERSION = "0.1.0"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run.
+
+    Attributes:
+        root: path or URI of the run folder.
+        report: content of ``report.json``.
+        manifest: content of ``manifest.json``.
+        details: content of ``run.json``.
+    """
+
+    root: str
+    report: Mapping[str, Any]
+    manifest: Mapping[str, Any]
+    details: Mapping[str, Any]
+
+
+def load_run(root: str) -> Run:
+    """Return a finished run from its folder. Raises UsageError where there is none."""
+    folder = Folder(root)
+    manifest = read_json(folder, MANIFEST_NAME)
+    details = read_json(folder, RUN_NAME) if folder.exists(RUN_NAME) else {}
+    return Run(root, read_json(folder, REPORT_NAME), manifest, details)
+
+
+def absolute(root: str) -> str:
+    """Return a path or URI that means the same in every process."""
+    return root if "://" in root else str(Path(root).absolute())
+
+
+def planned_rows(plan: InputPlan) -> int:
+    """Return the rows that the plan expects: exact for Parquet, from the bytes for other formats."""
+    rows = 0
+    for item in plan.items:
+        if item.rows is not None:
+            rows += item.rows
+        elif item.limit is not None:
+            rows += item.limit
+    sizes = {item.file for item in plan.items if item.rows is None and item.limit is None}
+    return rows + sum(file.size // BYTES_PER_UNPLANNED_ROW + 1 for file in plan.files if file.file in sizes)
+
+
+def semantic_of(config: RunConfig, stages: Sequence[Stage], plan: InputPlan) -> dict[str, Any]:
+    """Return the semantic config of a run; input files appear as they are called in ledger and manifest."""
+    semantic = semantic_config(config, {stage.name: stage.fingerprint() for stage in stages})
+    semantic["input"]["files"] = [file.file for file in plan.files]
+    return semantic
+
+
+def execute(
+    config: RunConfig,
+    beam_arguments: Sequence[str] = (),
+    *,
+    overwrite: bool = False,
+    clean: bool = False,
+    console: Console | None = None,
+) -> Run:
+    """Run a config, go on with an unfinished run, or report a finished one.
+
+    Args:
+        config: a checked config with an output.
+        beam_arguments: options for Beam, as on the command line.
+        overwrite: replace a run that is in the folder.
+        clean: remove staging when the run is finished.
+        console: where progress and notices go; default nowhere.
+
+    Raises:
+        UsageError: nothing was done, because config, input or output cannot be used.
+        ThresherError: the run failed; the same call goes on where it stopped.
+    """
+    started = time.monotonic()
+    console = console or Console(quiet=True)
+    if config.output is None:
+        raise UsageError("no output: give output: in the config, or --output")
+    root = absolute(config.output)
+    check_writable(root)
+    folder = Folder(root)
+    stages = config.build()
+    plan = plan_input(config.input)
+    semantic = semantic_of(config, stages, plan)
+    if overwrite:
+        remove_run(folder)
+    state = inspect(folder, config, semantic, plan)
+    if state == "finished":
+        console.print(f"{config.output}: finished before with this config and input")
+        return load_run(root)
+    engine = choose_engine(beam_arguments)
+    _prepare(stages, console)
+    if state == "new":
+        begin(folder, semantic, plan)
+    with locked(folder):
+        if state == "unfinished":
+            console.print(f"{config.output}: going on with an unfinished run")
+        _run_pipeline(config, root, plan, engine, console)
+        return _finish(config, root, plan, semantic, stages, engine, started, clean)
+
+
+def _prepare(stages: Sequence[Stage], console: Console) -> None:
+    from corpus.jit import is_warm
+
+    if stages and not is_warm():
+        console.print("compiling kernels: once on this machine, less than a minute")
+    for stage in stages:
+        stage.prepare()
+
+
+def _run_pipeline(config: RunConfig, root: str, plan: InputPlan, engine: Engine, console: Console) -> None:
+    import apache_beam as beam
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    from pipelines.graph import build
+    from pipelines.job import Job
+    from pipelines.progress import ProgressBar
+
+    job = Job(config, root, planned_rows(plan), os.getpid() if engine.is_local else 0)
+    with ProgressBar(root, len(plan.items), console):
+        try:
+            pipeline = beam.Pipeline(options=PipelineOptions(list(engine.arguments)))
+            build(pipeline, job)
+            pipeline.run().wait_until_finish()
+        except ThresherError:
+            raise
+        except Exception as error:
+            logging.getLogger(__name__).debug("the pipeline failed", exc_info=error)
+            raise ThresherError(
+                f"the run failed: {failure_message(error)}\nrun the same command again to go on"
+            ) from error
+
+
+def failure_message(error: BaseException) -> str:
+    """Return what happened in a step, without the tracebacks that runners put into their errors."""
+    text = str(error)
+    lines = re.findall(r"^(?:[\w.]*\.)?(\w*(?:Error|Exception|Interrupt)): (.+)$", text, re.MULTILINE)
+    if not lines:
+        return text.strip() or type(error).__name__
+    name, message = lines[-1]
+    message = re.sub(r"\s*\[while running .*", "", message)
+    return message if name in ("ThresherError", "UsageError") else f"{name}: {message}"
+
+
+def _finish(
+    config: RunConfig,
+    root: str,
+    plan: InputPlan,
+    semantic: dict[str, Any],
+    stages: Sequence[Stage],
+    engine: Engine,
+    started: float,
+    clean: bool,
+) -> Run:
+    folder = Folder(root)
+    books = close_books(
+        folder,
+        files=[file.file for file in plan.files],
+        stage_names=["input", *(stage.name for stage in stages)],
+        has_ids=config.input.id_column is not None,
+    )
+    records = books.report["records"]
+    errors = records["dead"] + books.report["files_failed"]
+    if config.input.max_errors is not None and errors > config.input.max_errors:
+        raise ThresherError(
+            f"{errors} dead letters and failed files, more than input.max_errors ({config.input.max_errors}); see "
+            f"{folder.path('dead_letters')}"
+        )
+    if plan.files and books.report["files_failed"] == len(plan.files) and not records["kept"]:
+        raise ThresherError(f"every input file failed; see {folder.path('dead_letters')}")
+    if books.repeated_example is not None and config.input.duplicate_ids == "fail":
+        raise ThresherError(
+            f"{books.report['repeated_ids']} records repeat an id, the first of them {books.repeated_example}; "
+            "make them unique, or set input.duplicate_ids: report"
+        )
+    seconds = time.monotonic() - started
+    text_bytes = books.text_bytes
+    usage = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    details = {
+        "seconds": round(seconds, 3),
+        "text_bytes": text_bytes,
+        "megabytes_per_second": round(text_bytes / 1e6 / seconds, 3),
+        "workers": engine.workers,
+        "beam_options": list(engine.arguments),
+        "peak_memory_kib": {"driver": usage[0], "largest_worker": usage[1]},
+        "host": platform.node(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "root": root,
+        "files": file_states(plan),
+        "left_out": list(plan.left_out),
+        "warnings": _warnings(config, plan, books.report, books.renamed),
+    }
+    books.write(VERSION, semantic, config_hash(semantic), dump_yaml(semantic).encode(), details)
+    if clean:
+        folder.remove_tree("staging")
+    return load_run(root)
+
+
+def _warnings(config: RunConfig, plan: InputPlan, report: Mapping[str, Any], renamed: Mapping[str, str]) -> list[str]:
+    warnings = [f"the column {name} of the input is called {new} in the output" for name, new in renamed.items()]
+    if plan.left_out:
+        warnings.append(f"{len(plan.left_out)} files were left out for their names, first {plan.left_out[0]}")
+    if report["records"]["read"] == 0:
+        warnings.append("the input has no records")
+    elif report["records"]["kept"] == 0:
+        warnings.append("no record was kept")
+    return warnings
+
+
+def describe_plan(config: RunConfig) -> dict[str, Any]:
+    """Return what a run would do, from file sizes and Parquet footers alone."""
+    from pipelines.passes import compile_passes
+
+    stages = config.build()
+    plan = plan_input(config.input)
+    rows = planned_rows(plan)
+    size = sum(file.size for file in plan.files)
+    passes = compile_passes(stages)
+    shuffled = rows * 41 // config.batch_rows
+    memory = 0
+    for current in passes:
+        if current.feeds is not None:
+            shuffled += rows * 96
+    if config.input.id_column is not None:
+        shuffled += rows * 16
+    memory = 5 * shuffled
+    return {
+        "files": len(plan.files),
+        "items": len(plan.items),
+        "bytes": size,
+        "rows": rows,
+        "rows_are_exact": all(item.rows is not None for item in plan.items),
+        "passes": [[stage.name for stage in current.stages] for current in passes],
+        "shuffled_bytes": shuffled,
+        "driver_memory_bytes": memory,
+        "warnings": [f"left out for its name: {name}" for name in plan.left_out]
+        + [f"{file.file}: {file.error}" for file in plan.files if file.error],
+    }
+
+
+def semantic_json(semantic: Mapping[str, Any]) -> bytes:
+    """Return a semantic config as JSON."""
+    return to_json(json.loads(json.dumps(semantic)))

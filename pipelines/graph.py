@@ -1,0 +1,89 @@
+"""The Beam graph of a run: the same for every runner, whatever the number of files, sources or workers.
+
+Elements are batches, or pairs of an int key and packed bytes; text never crosses a shuffle.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import apache_beam as beam
+from apache_beam import pvalue
+
+from corpus.batch import DocumentBatch
+from pipelines import steps
+from pipelines.job import Job
+from pipelines.passes import Pass
+
+
+def _marked(batches: beam.PCollection, job: Job, current: Pass) -> beam.PCollection:
+    for stage in current.record_stages:
+        step = beam.ParDo(steps.MarkRecordStage(job, stage.name)).with_output_types(DocumentBatch)
+        batches = batches | stage.name >> step
+    return batches
+
+
+def _read(job: Job) -> beam.PTransform:
+    typed = beam.ParDo(steps.ReadItems(job)).with_output_types(DocumentBatch, **{steps.STAGED: int})
+    return typed.with_outputs(steps.STAGED, main=steps.BATCHES)
+
+
+def _pass_outputs(step: beam.DoFn) -> beam.PTransform:
+    typed = beam.ParDo(step).with_output_types(steps.Keyed, **{steps.KEYS: steps.Keyed})
+    return typed.with_outputs(steps.KEYS, main=steps.CHUNKS)
+
+
+def _first_pass_outputs(step: beam.DoFn) -> beam.PTransform:
+    tags = {steps.KEYS: steps.Keyed, steps.TYPES: bytes, steps.IDS: steps.Keyed}
+    return beam.ParDo(step).with_output_types(steps.Keyed, **tags).with_outputs(*tags, main=steps.CHUNKS)
+
+
+def build(pipeline: beam.Pipeline, job: Job) -> None:
+    """Add all steps of a run to a pipeline."""
+    passes = job.passes()
+    first = passes[0]
+    items = (
+        pipeline
+        | "Items" >> beam.Create(range(len(job.plan().items)), reshuffle=False).with_output_types(int)
+        | "Spread items" >> beam.Reshuffle()
+    )
+    read = items | "Read" >> _read(job)
+    fresh = _marked(read[steps.BATCHES], job, first) | "Stage" >> _first_pass_outputs(steps.StageBatches(job, 1))
+    replayed = read[steps.STAGED] | "Replay staged" >> _first_pass_outputs(steps.ReplayStaged(job, 1))
+
+    def both(tag: str) -> beam.PCollection:
+        return (fresh[tag], replayed[tag]) | f"All {tag}" >> beam.Flatten()
+
+    chunks, keys = both(steps.CHUNKS), both(steps.KEYS)
+    types = both(steps.TYPES) | "Merge column types" >> beam.CombineGlobally(steps.MergeTypes())
+    if job.config.input.id_column is not None:
+        _ = (
+            both(steps.IDS)
+            | "Group ids" >> beam.GroupByKey()
+            | "Repeated ids" >> beam.ParDo(steps.CountRepeatedIds(job)).with_output_types(int)
+        )
+    for before, current in itertools.pairwise(passes):
+        stage = before.feeds
+        assert stage is not None
+        verdicts = (
+            keys
+            | f"{stage.name}: group keys" >> beam.GroupByKey()
+            | f"{stage.name}: resolve" >> beam.ParDo(steps.Resolve(job, stage.name)).with_output_types(steps.Keyed)
+        )
+        batches = (
+            (chunks, verdicts)
+            | f"Pass {current.number}: verdicts" >> beam.CoGroupByKey()
+            | f"Pass {current.number}: open"
+            >> beam.ParDo(steps.OpenPass(job, current.number)).with_output_types(DocumentBatch)
+        )
+        marked = _marked(batches, job, current)
+        staged = marked | f"Pass {current.number}: stage" >> _pass_outputs(steps.StageMarks(job, current.number))
+        chunks, keys = staged[steps.CHUNKS], staged[steps.KEYS]
+    _ = (
+        chunks
+        | "For all batches" >> beam.ParDo(steps.Together(job)).with_output_types(steps.Keyed)
+        | "All batches" >> beam.GroupByKey()
+        | "Plan shards" >> beam.ParDo(steps.PlanShards(job)).with_output_types(steps.Keyed)
+        | "Spread shards" >> beam.GroupByKey()
+        | "Write" >> beam.ParDo(steps.WriteShard(job), pvalue.AsSingleton(types)).with_output_types(int)
+    )

@@ -1,0 +1,84 @@
+"""Beam options of a run: sound defaults for local work, and whatever the user gives wins."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from corpus.errors import UsageError
+
+LOCAL_RUNNERS = ("FnApiRunner", "DirectRunner")
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Where a run happens.
+
+    Attributes:
+        arguments: the Beam options as a command line.
+        is_local: whether the workers are processes of this run on this machine.
+        workers: number of workers; 0 where the engine decides.
+    """
+
+    arguments: tuple[str, ...]
+    is_local: bool
+    workers: int
+
+
+def choose_engine(arguments: Sequence[str]) -> Engine:
+    """Return the engine for the Beam options that the user gave.
+
+    Without ``--runner``, and for ``--runner=DirectRunner``, the run is local on the FnApiRunner: bare DirectRunner
+    would first try to download another runner, and then ignore the worker options. Raises UsageError for an option
+    that Beam does not know.
+    """
+    given, rest = _parse(arguments, ("runner", "direct_num_workers", "direct_running_mode"))
+    runner = given.runner or LOCAL_RUNNERS[0]
+    if runner not in LOCAL_RUNNERS:
+        return Engine(tuple(arguments), is_local=False, workers=0)
+    _check_known(rest)
+    workers = int(given.direct_num_workers) if given.direct_num_workers is not None else 0
+    workers = workers or os.cpu_count() or 1
+    mode = given.direct_running_mode or ("multi_processing" if workers > 1 else "in_memory")
+    local = [
+        "--runner=FnApiRunner",
+        f"--direct_num_workers={workers}",
+        f"--direct_running_mode={mode}",
+        "--no_save_main_session",
+    ]
+    return Engine((*local, *rest), is_local=True, workers=workers)
+
+
+def _parse(arguments: Sequence[str], names: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    for name in names:
+        parser.add_argument(f"--{name}")
+    try:
+        return parser.parse_known_args(arguments)
+    except argparse.ArgumentError as error:
+        raise UsageError(f"{error}") from None
+
+
+def _check_known(arguments: Sequence[str]) -> None:
+    if not arguments:
+        return
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    parser: Any = argparse.ArgumentParser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
+    pending = list(PipelineOptions.__subclasses__())
+    while pending:
+        options = pending.pop()
+        pending.extend(options.__subclasses__())
+        if "_add_argparse_args" in vars(options):
+            options._add_argparse_args(parser)
+    _, unknown = parser.parse_known_args(list(arguments))
+    if unknown:
+        known = [option for action in parser._actions for option in action.option_strings]
+        name = unknown[0].split("=")[0]
+        near = difflib.get_close_matches(name, [*known, "--set", "--output", "--limit", "--sample", "--overwrite"], 1)
+        hint = f"; did you mean {near[0]}?" if near else "; options of thresher and of Beam are accepted"
+        raise UsageError(f"unknown option {unknown[0]}{hint}")

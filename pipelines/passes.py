@@ -1,0 +1,51 @@
+"""Compile an ordered list of stages into passes over the batches.
+
+Neighbouring record stages fuse into one pass; a corpus stage ends a pass, and its verdicts open the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from corpus.stages import CorpusStage, RecordStage, Stage
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One pass over all batches.
+
+    Attributes:
+        number: from 1; the first pass reads the input, the others read staging.
+        verdicts_of: the corpus stage whose verdicts open the pass; None in the first.
+        record_stages: what the pass computes, in order.
+        feeds: the corpus stage that gets packed keys of the records alive at the end; None in the last.
+    """
+
+    number: int
+    verdicts_of: CorpusStage | None
+    record_stages: tuple[RecordStage, ...]
+    feeds: CorpusStage | None
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages whose columns are in the marks of the pass, in order."""
+        opening = (self.verdicts_of,) if self.verdicts_of else ()
+        return (*opening, *self.record_stages)
+
+
+def compile_passes(stages: Sequence[Stage]) -> tuple[Pass, ...]:
+    """Return the passes for an ordered list of stages; there is always at least one."""
+    passes: list[Pass] = []
+    opening: CorpusStage | None = None
+    fused: list[RecordStage] = []
+    for stage in stages:
+        if isinstance(stage, CorpusStage):
+            passes.append(Pass(len(passes) + 1, opening, tuple(fused), stage))
+            opening, fused = stage, []
+        elif isinstance(stage, RecordStage):
+            fused.append(stage)
+        else:
+            raise TypeError(f"{stage.name} is neither a record stage nor a corpus stage")
+    passes.append(Pass(len(passes) + 1, opening, tuple(fused), None))
+    return tuple(passes)

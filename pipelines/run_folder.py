@@ -1,0 +1,174 @@
+"""What a run folder holds when a run starts: nothing, an unfinished run, a finished one, or something else."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from corpus.planning import InputPlan
+
+from corpus.errors import ThresherError, UsageError
+from corpus.folder import TEMPORARY, Folder
+from corpus.readers import read_item
+from pipelines.config import RunConfig
+from pipelines.job import PLAN_NAME
+from reports.manifest import CARD_NAME, CONFIG_NAME, MANIFEST_NAME, REPORT_NAME, RUN_NAME, UNLISTED
+from reports.verify import read_json
+
+STATE_NAME = "staging/state.json"
+LOCK_NAME = "staging/lock"
+_PLANNED = re.compile(r"(curated|ledger|signals|dead_letters)/part-\d{5}-of-\d{5}\.parquet")
+
+State = Literal["new", "unfinished", "finished"]
+
+
+def check_writable(root: str) -> None:
+    """Raise UsageError if a local run folder cannot be made or written; makes nothing."""
+    if "://" in root:
+        return
+    path = Path(root)
+    for parent in (path, *path.parents):
+        if parent.exists():
+            if not parent.is_dir():
+                raise UsageError(f"output {root}: {parent} is a file; give a folder with output: or --output")
+            if not os.access(parent, os.W_OK | os.X_OK):
+                raise UsageError(f"output {root}: no permission to write in {parent}; give another --output")
+            return
+
+
+def file_states(plan: InputPlan) -> dict[str, list[Any]]:
+    """Return size and modification time (or ETag) of each input file."""
+    return {file.file: [file.size, file.modified] for file in plan.files}
+
+
+def inspect(folder: Folder, config: RunConfig, semantic: Mapping[str, Any], plan: InputPlan) -> State:
+    """Return what the folder holds. Raises UsageError, naming the differences, if it belongs to something else."""
+    if folder.exists(MANIFEST_NAME):
+        _compare(folder, read_json(folder, MANIFEST_NAME)["config"], semantic, "finished")
+        _compare_inputs(folder, config, plan)
+        return "finished"
+    if folder.exists(STATE_NAME):
+        state = read_json(folder, STATE_NAME)
+        _compare(folder, state["config"], semantic, "unfinished")
+        changed = _changed_files(state["files"], file_states(plan))
+        if changed:
+            raise UsageError(
+                f"output {folder.root}: an unfinished run over other input: {', '.join(changed[:5])} changed since it "
+                "began; give another --output, or --overwrite to begin anew"
+            )
+        return "unfinished"
+    if folder.exists() and folder.names():
+        raise UsageError(
+            f"output {folder.root}: the folder is not empty and holds no run ({folder.names()[0]}); "
+            "give another --output"
+        )
+    return "new"
+
+
+def _compare(folder: Folder, found: Mapping[str, Any], wanted: Mapping[str, Any], kind: str) -> None:
+    differences = sorted(_differences(json.loads(json.dumps(found)), json.loads(json.dumps(wanted)), ""))
+    if differences:
+        listed = "\n  ".join(differences[:20])
+        raise UsageError(
+            f"output {folder.root}: it holds the {kind} run of another config or input:\n  {listed}\n"
+            "give another --output, or --overwrite to replace it"
+        )
+
+
+def _differences(found: Any, wanted: Any, path: str) -> Iterator[str]:
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        for key in found.keys() | wanted.keys():
+            yield from _differences(found.get(key), wanted.get(key), f"{path}.{key}" if path else str(key))
+    elif isinstance(found, list) and isinstance(wanted, list) and len(found) == len(wanted):
+        for index, (left, right) in enumerate(zip(found, wanted, strict=True)):
+            yield from _differences(left, right, f"{path}[{index}]")
+    elif found != wanted:
+        yield f"{path}: {_short(found)} there, {_short(wanted)} now"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 100 else text[:99] + "…"
+
+
+def _changed_files(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    return sorted(file for file in before.keys() | now.keys() if before.get(file) != now.get(file))
+
+
+def _compare_inputs(folder: Folder, config: RunConfig, plan: InputPlan) -> None:
+    """Raise UsageError if the inputs of a finished run changed; where size or time differ, the row digests decide."""
+    run = read_json(folder, RUN_NAME) if folder.exists(RUN_NAME) else {}
+    changed = _changed_files(run.get("files", {}), file_states(plan))
+    if not changed:
+        return
+    manifest = read_json(folder, MANIFEST_NAME)
+    digests = {entry["file"]: int(entry["digest"], 16) for entry in manifest["inputs"]}
+    found = dict.fromkeys(changed, 0)
+    for item in plan.items:
+        if item.file in found:
+            for batch in read_item(item, config.input, config.batch_rows, config.batch_bytes):
+                found[item.file] += sum(batch.records.column("row_digest").to_pylist())
+    other = [file for file in changed if found[file] % (1 << 64) != digests.get(file)]
+    if other:
+        raise UsageError(
+            f"output {folder.root}: it holds a finished run over other input: the records of {', '.join(other[:5])} "
+            "differ; give another --output, or --overwrite to replace it"
+        )
+
+
+def remove_run(folder: Folder) -> None:
+    """Remove a run, finished or not, and nothing else. Raises UsageError where the folder holds no run."""
+    names = folder.names() if folder.exists() else []
+    if not names:
+        return
+    listed = {MANIFEST_NAME, REPORT_NAME, CONFIG_NAME, CARD_NAME, RUN_NAME, *UNLISTED}
+    if folder.exists(MANIFEST_NAME):
+        listed.update(entry["file"] for entry in read_json(folder, MANIFEST_NAME)["outputs"])
+    elif not folder.exists(STATE_NAME):
+        raise UsageError(
+            f"output {folder.root}: the folder is not empty and holds no run; --overwrite removes only runs"
+        )
+    folder.remove(MANIFEST_NAME)
+    for name in names:
+        if name in listed or _PLANNED.fullmatch(name) or name.rsplit("/", 1)[-1].startswith(TEMPORARY):
+            folder.remove(name)
+    folder.remove_tree("staging")
+    folder.remove_empty_folders()
+
+
+def begin(folder: Folder, semantic: Mapping[str, Any], plan: InputPlan) -> None:
+    """Write plan and state of a new run. Raises UsageError where the folder cannot be written."""
+    try:
+        folder.write_bytes(PLAN_NAME, plan.to_json())
+        state = {"config": semantic, "files": file_states(plan)}
+        folder.write_bytes(STATE_NAME, json.dumps(state).encode())
+    except OSError as error:
+        raise UsageError(f"output {folder.root}: {error.strerror or error}; give another --output") from None
+
+
+@contextmanager
+def locked(folder: Folder) -> Iterator[None]:
+    """Hold the folder for one run; the operating system lets go when the process ends, however it ends."""
+    if not folder.is_local:
+        yield
+        return
+    import fcntl
+
+    path = Path(folder.path(LOCK_NAME))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            raise ThresherError(f"output {folder.root}: another run works on it ({file.read().strip()})") from None
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}")
+        file.flush()
+        yield

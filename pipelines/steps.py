@@ -1,0 +1,296 @@
+"""The Beam steps of a run: thin wrappers that call pure functions of the packages below.
+
+Every step may run twice for the same element, at the same time: files have planned names and planned bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam import pvalue
+
+from corpus.batch import DocumentBatch, split_chunk_key
+from corpus.columns import ColumnTypes, column_types
+from corpus.readers import read_item
+from corpus.record_ids import count_repeated, id_partitions, pack_ids
+from corpus.shards import Shard, plan_shards
+from corpus.stages import CorpusStage, RecordStage
+from corpus.staging import (
+    ChunkReference,
+    empty_dead,
+    read_marks,
+    read_records,
+    staged_chunks,
+    write_batch,
+    write_marks,
+)
+from corpus.verdicts import ALIVE, alive_after, mark_corpus_stage, mark_record_stage
+from pipelines.coders import DocumentBatchCoder
+from pipelines.job import Job
+from pipelines.passes import Pass
+from reports.fates import stage_infos
+from reports.writing import write_shard
+
+Keyed: TypeAlias = tuple[int, bytes]
+
+BATCHES, STAGED = "batches", "staged"
+CHUNKS, KEYS, TYPES, IDS = "chunks", "keys", "types", "ids"
+beam.coders.registry.register_coder(DocumentBatch, DocumentBatchCoder)
+
+IDS_FOLDER = "staging/repeated-ids"
+
+
+class Step(beam.DoFn):  # type: ignore[misc]
+    """A step of a job. Local workers end with the driver, even if it was killed."""
+
+    _watch_started = False
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+
+    def setup(self) -> None:
+        """Start the watch over the driver, once per process."""
+        if self.job.driver not in (0, os.getpid()) and not Step._watch_started:
+            Step._watch_started = True
+            threading.Thread(target=_end_with, args=(self.job.driver,), daemon=True).start()
+
+
+def _end_with(driver: int) -> None:
+    while True:
+        try:
+            os.kill(driver, 0)
+        except OSError:
+            os._exit(1)
+        time.sleep(0.5)
+
+
+class ReadItems(Step):
+    """Item number -> its batches. An item that is wholly staged goes to the output ``STAGED`` instead."""
+
+    def process(self, element: int) -> Iterator[DocumentBatch | pvalue.TaggedOutput]:
+        """Read one item."""
+        config = self.job.config
+        if staged_chunks(self.job.folder, element) is not None:
+            yield pvalue.TaggedOutput(STAGED, element)
+            return
+        item = self.job.plan().items[element]
+        yield from read_item(item, config.input, config.batch_rows, config.batch_bytes)
+
+
+class MarkRecordStage(Step):
+    """Batch -> the same batch with the signals and failures of one record stage."""
+
+    def __init__(self, job: Job, name: str) -> None:
+        super().__init__(job)
+        self.name = name
+
+    def setup(self) -> None:
+        """Load the stage's kernels and models."""
+        super().setup()
+        stage = self.job.stage(self.name)
+        assert isinstance(stage, RecordStage)
+        stage.prepare()
+        self.stage = stage
+
+    def process(self, element: DocumentBatch) -> Iterator[DocumentBatch]:
+        """Mark one batch."""
+        marks = mark_record_stage(self.stage, element.records, element.marks)
+        yield _with_marks(element, marks)
+
+
+def _with_marks(batch: DocumentBatch, marks: pa.RecordBatch) -> DocumentBatch:
+    return DocumentBatch(batch.item, batch.chunk, batch.last, batch.file, batch.records, batch.dead, marks)
+
+
+class PassStep(Step):
+    """What the last steps of a pass share."""
+
+    def __init__(self, job: Job, number: int) -> None:
+        super().__init__(job)
+        self.number = number
+
+    def setup(self) -> None:
+        """Build the stages of the pass."""
+        super().setup()
+        self.current: Pass = self.job.passes()[self.number - 1]
+        if self.current.feeds:
+            self.current.feeds.prepare()
+
+    def finished(
+        self, key: int, last: bool, dead: int, records: pa.RecordBatch, marks: pa.RecordBatch
+    ) -> Iterator[Keyed | pvalue.TaggedOutput]:
+        """Yield the reference of a batch, and its packed keys for the corpus stage."""
+        alive = alive_after(marks, self.current.record_stages)
+        kept = int(records.column("bytes").to_numpy()[alive].sum())
+        reference = ChunkReference(key, last, records.num_rows, dead, int(alive.sum()), kept)
+        yield key, reference.to_bytes()
+        stage = self.current.feeds
+        if stage is not None:
+            for part, packed in stage.pack(key, records, alive, stage.partitions(self.job.planned_rows)):
+                yield pvalue.TaggedOutput(KEYS, (part, packed))
+
+
+class StageBatches(PassStep):
+    """The end of pass 1: batch -> its staging files, reference, packed keys, column types and packed ids."""
+
+    def process(self, element: DocumentBatch) -> Iterator[Keyed | pvalue.TaggedOutput]:
+        """Stage one batch."""
+        write_batch(self.job.folder, element)
+        yield from self.describe(element.key, element.last, element.dead.num_rows, element.records, element.marks)
+
+    def describe(
+        self, key: int, last: bool, dead: int, records: pa.RecordBatch, marks: pa.RecordBatch
+    ) -> Iterator[Keyed | pvalue.TaggedOutput]:
+        """Yield everything that later steps take from a staged batch."""
+        yield from self.finished(key, last, dead, records, marks)
+        yield pvalue.TaggedOutput(TYPES, column_types(key, records).to_bytes())
+        if self.job.config.input.id_column is not None:
+            for keyed in pack_ids(key, records, id_partitions(self.job.planned_rows)):
+                yield pvalue.TaggedOutput(IDS, keyed)
+
+
+class ReplayStaged(StageBatches):
+    """Item that was staged before -> the outputs that ``StageBatches`` gave for its batches."""
+
+    def process(self, element: int) -> Iterator[Keyed | pvalue.TaggedOutput]:  # type: ignore[override]
+        """Read one item back from staging."""
+        folder = self.job.folder
+        for key, last in staged_chunks(folder, element) or []:
+            records = read_records(folder, key, last)
+            dead = int(records.schema.metadata[b"dead"])
+            yield from self.describe(key, last, dead, records, read_marks(folder, 1, key))
+
+
+class Resolve(Step):
+    """(Partition, packed keys of all batches) -> (batch key, packed verdicts) of one corpus stage."""
+
+    def __init__(self, job: Job, name: str) -> None:
+        super().__init__(job)
+        self.name = name
+
+    def setup(self) -> None:
+        """Build the stage."""
+        super().setup()
+        stage = self.job.stage(self.name)
+        assert isinstance(stage, CorpusStage)
+        stage.prepare()
+        self.stage = stage
+
+    def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[Keyed]:
+        """Resolve one partition."""
+        yield from self.stage.resolve(element[1])
+
+
+class OpenPass(PassStep):
+    """(Batch key, (its reference, its verdicts)) -> the batch read back from staging, as a later pass begins."""
+
+    def process(self, element: tuple[int, tuple[Iterable[bytes], Iterable[bytes]]]) -> Iterator[DocumentBatch]:
+        """Read one batch back and apply the verdicts of the corpus stage to it."""
+        key, (references, verdicts) = element
+        reference = ChunkReference.from_bytes(next(iter(references)))
+        folder = self.job.folder
+        opening = self.current.verdicts_of
+        assert opening is not None
+        columns = None
+        if not self.current.record_stages:
+            feeds = self.current.feeds.columns() if self.current.feeds else ()
+            columns = sorted({"bytes", "input_failures", *opening.columns(), *feeds})
+        records = read_records(folder, key, reference.last, columns)
+        before = self.job.passes()[self.number - 2]
+        alive = alive_after(read_marks(folder, self.number - 1, key), before.record_stages)
+        verdict = opening.apply(key, records, alive, sorted(verdicts))
+        marks = pa.RecordBatch.from_arrays([pa.array(alive & (verdict.failures == 0))], names=[ALIVE])
+        marks = mark_corpus_stage(opening, verdict, marks)
+        file = records.schema.metadata[b"file"].decode()
+        item, chunk = split_chunk_key(key)
+        yield DocumentBatch(item, chunk, reference.last, file, records, empty_dead(), marks)
+
+
+class StageMarks(PassStep):
+    """The end of a later pass: batch -> its marks file, reference and packed keys."""
+
+    def process(self, element: DocumentBatch) -> Iterator[Keyed | pvalue.TaggedOutput]:
+        """Store the marks of one batch."""
+        write_marks(self.job.folder, self.number, element.key, element.marks)
+        dead = int(element.records.schema.metadata[b"dead"])
+        yield from self.finished(element.key, element.last, dead, element.records, element.marks)
+
+
+class MergeTypes(beam.CombineFn):  # type: ignore[misc]
+    """Packed column types of batches -> the merged types, packed."""
+
+    def create_accumulator(self) -> bytes:
+        """Return the types of no column."""
+        return ColumnTypes().to_bytes()
+
+    def add_input(self, mutable_accumulator: bytes, element: bytes) -> bytes:
+        """Merge one batch."""
+        return self.merge_accumulators([mutable_accumulator, element])
+
+    def merge_accumulators(self, accumulators: Iterable[bytes]) -> bytes:
+        """Merge any number."""
+        merged = ColumnTypes()
+        for data in accumulators:
+            merged = merged.merge(ColumnTypes.from_bytes(data))
+        return merged.to_bytes()
+
+    def extract_output(self, accumulator: bytes) -> bytes:
+        """Return the merged types."""
+        return accumulator
+
+
+class CountRepeatedIds(Step):
+    """(Partition, packed ids of all batches) -> writes how many records repeat an id, where some do."""
+
+    def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[int]:
+        """Count one partition."""
+        part, packed = element
+        count, example = count_repeated(packed)
+        if count:
+            text = json.dumps({"records": count, "example": example})
+            self.job.folder.write_bytes(f"{IDS_FOLDER}/{part:06d}.json", text.encode())
+        yield count
+
+
+class Together(Step):
+    """(Batch key, reference) -> (0, reference): planning the shards needs all of them, 41 bytes each."""
+
+    def process(self, element: Keyed) -> Iterator[Keyed]:
+        """Give one reference the common key."""
+        yield 0, element[1]
+
+
+class PlanShards(Step):
+    """(0, references of all batches) -> (number, packed shard)."""
+
+    def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[Keyed]:
+        """Plan all output files."""
+        references = map(ChunkReference.from_bytes, element[1])
+        for number, shard in enumerate(plan_shards(references, self.job.config.target_file_bytes)):
+            yield number, shard.to_bytes()
+
+
+class WriteShard(Step):
+    """(Number, packed shard) -> its files; gives the number of its batches."""
+
+    def setup(self) -> None:
+        """Build the stages, for their rules and signals."""
+        super().setup()
+        passes = [(current.number, current.stages) for current in self.job.passes()]
+        self.infos = stage_infos(passes, self.job.config.input)
+
+    def process(self, element: tuple[int, Iterable[bytes]], types: bytes) -> Iterator[int]:
+        """Write one shard."""
+        for data in element[1]:
+            shard = Shard.from_bytes(data)
+            files = [item.file for item in self.job.plan().items]
+            column_types = ColumnTypes.from_bytes(types)
+            write_shard(self.job.folder, shard, self.job.config.input, self.infos, column_types, files)
+            yield len(shard.chunks)

@@ -1,0 +1,134 @@
+"""The curated records: the user's columns as they came, and what the run knows about each record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import xxhash
+
+from corpus.column_types import ColumnTypes
+from corpus.columns import output_columns, output_names, output_schema
+from corpus.inputs import InputConfig
+from reports.counts import Counts
+from reports.fates import Fates, StageInfo
+from reports.tables import hex_hashes
+
+MIXTURE_COLUMNS = {"licence": ("license", "licence")}
+_MODULUS = 1 << 128
+
+
+@dataclass(frozen=True)
+class CuratedLayout:
+    """The columns of the curated files, in order.
+
+    Attributes:
+        config: the input section.
+        types: merged types of the user's columns.
+        signals: curated column -> (stage, signal) for the columns that stages add.
+        names: the user's column -> its name in the curated files.
+    """
+
+    config: InputConfig
+    types: ColumnTypes
+    signals: Mapping[str, tuple[str, str]]
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def of(config: InputConfig, types: ColumnTypes, infos: Sequence[StageInfo]) -> CuratedLayout:
+        """Return the layout of a run."""
+        signals: dict[str, tuple[str, str]] = {}
+        for info in infos[1:]:
+            assert info.stage is not None
+            signals.update({column: (info.name, signal) for column, signal in info.stage.curated_columns().items()})
+        text_columns = () if config.messages_column is not None else config.text_columns
+        users = [*text_columns, *(item.name for item in output_schema(types))]
+        names = output_names(users, {"record_id", "content_hash", *signals})
+        return CuratedLayout(config, types, signals, names)
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """The user's text columns that stand apart in the records; a chat keeps its texts in its messages."""
+        return () if self.config.messages_column is not None else self.config.text_columns
+
+    def schema(self, infos: Sequence[StageInfo]) -> pa.Schema:
+        """Return the schema of every curated file."""
+        kinds = {"int64": pa.int64(), "float64": pa.float64(), "string": pa.string()}
+        stage_signals = {
+            (info.name, signal.name): kinds[signal.kind]
+            for info in infos[1:]
+            if info.stage is not None
+            for signal in info.stage.signals()
+        }
+        fields = [pa.field(self.names[name], pa.string()) for name in self.text_columns]
+        fields.extend(item.with_name(self.names[item.name]) for item in output_schema(self.types))
+        fields.extend([pa.field("record_id", pa.string()), pa.field("content_hash", pa.string())])
+        fields.extend(pa.field(column, stage_signals[source]) for column, source in self.signals.items())
+        return pa.schema(fields)
+
+
+@dataclass
+class CuratedStatistics:
+    """Sums over the curated rows of a file."""
+
+    digest: int = 0
+    counts: Counts = field(default_factory=dict)
+
+    def count(self, group: str, values: pa.Array) -> None:
+        """Add the number of rows per value to a mixture."""
+        mixture = self.counts.setdefault(group, {})
+        for entry in values.value_counts().to_pylist():
+            name = "" if entry["values"] is None else str(entry["values"])
+            mixture[name] = mixture.get(name, 0) + entry["counts"]
+
+
+def curated_table(
+    records: pa.RecordBatch, fates: Fates, layout: CuratedLayout, schema: pa.Schema, statistics: CuratedStatistics
+) -> pa.Table:
+    """Return the kept records of a batch as rows of the curated files, and add them to the statistics."""
+    rows = pa.array(np.flatnonzero(fates.kept))
+    whole = len(rows) == records.num_rows
+    kept = records if whole else records.take(rows)
+    columns: list[pa.Array] = [kept.column(name) for name in layout.config.fields[: len(layout.text_columns)]]
+    columns.extend(array for _, array in output_columns(kept, layout.types))
+    columns.extend([kept.column("record_id"), hex_hashes(kept.column("content_hash"))])
+    for stage, signal in layout.signals.values():
+        values = fates.columns[f"{stage}.{signal}"]
+        columns.append(values if whole else values.take(rows))
+    table = pa.Table.from_arrays(
+        [column.cast(item.type) for column, item in zip(columns, schema, strict=True)], schema=schema
+    )
+    statistics.digest = (statistics.digest + content_digest(kept, table, layout)) % _MODULUS
+    statistics.count("sources", kept.column("source"))
+    if "language" in schema.names:
+        statistics.count("languages", table.column("language"))
+    for group, names in MIXTURE_COLUMNS.items():
+        column = next((layout.names[name] for name in names if name in layout.names), None)
+        if column is not None and pa.types.is_string(schema.field(column).type):
+            statistics.count(group, table.column(column))
+    return table
+
+
+def content_digest(kept: pa.RecordBatch, table: pa.Table, layout: CuratedLayout) -> int:
+    """Return the sum, modulo 2**128, of the xxh3-128 hashes of the rows, whatever their order.
+
+    A row is the canonical JSON (keys sorted) of its columns; its texts stand in it as their content hash, and a
+    generated ``record_id``, which derives from file and position, is left out.
+    """
+    generated = kept.column("generated_id").to_pylist()
+    texts = {layout.names[name] for name in layout.text_columns}
+    names = [name for name in table.schema.names if name not in texts]
+    total = 0
+    for row, is_generated in zip(table.select(names).to_pylist(), generated, strict=True):
+        if is_generated:
+            del row["record_id"]
+        total += xxhash.xxh3_128_intdigest(orjson.dumps(row, default=_plain, option=orjson.OPT_SORT_KEYS))
+    return total % _MODULUS
+
+
+def _plain(value: Any) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)

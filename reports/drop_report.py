@@ -1,0 +1,170 @@
+"""The drop report: what was read, what left at which stage by which rule, what stayed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from corpus.errors import ThresherError
+from reports.counts import Counts, add, balance, is_balanced
+
+MAX_NAMES = 10_000
+
+
+def build_report(counts: Counts, stage_names: Sequence[str], repeated_ids: int | None) -> dict[str, Any]:
+    """Return ``report.json`` from the summed counts of all table shards.
+
+    Args:
+        stage_names: all stages in order, ``input`` first.
+        repeated_ids: records whose id an earlier record has; None where the input has no id column.
+    """
+    stages = []
+    duplicates = {}
+    for name in stage_names:
+        entry = dict(counts.get("stages", {}).get(name, _no_stage()))
+        found = entry.pop("duplicates", None)
+        stages.append({"name": name, **entry})
+        if found is not None:
+            leaders = found.get("leaders", 0)
+            duplicates[name] = {**found, "achieved": found["copies_kept"] / leaders if leaders else 0.0}
+    records = {**balance(), **counts.get("records", {})}
+    report = {
+        "records": records,
+        "files_failed": len(counts.get("file_faults", {})),
+        "dead_letters": dict(sorted(counts.get("dead_letters", {}).items())),
+        "stages": stages,
+        **_named(counts, "source"),
+        **_named(counts, "language"),
+        "duplicates": duplicates,
+    }
+    if repeated_ids is not None:
+        report["repeated_ids"] = repeated_ids
+    return report
+
+
+def _no_stage() -> dict[str, Any]:
+    return {"entered": 0, "dropped": 0, "edited": 0, "characters_in": 0, "characters_out": 0, "rules": {}}
+
+
+def _named(counts: Counts, group: str) -> Counts:
+    """Return the counts by name, largest first where they are too many to list; the rest is one entry beside them."""
+    entries = counts.get(f"by_{group}", {})
+    named: Counts = {f"by_{group}": dict(sorted(entries.items()))}
+    if len(entries) > MAX_NAMES:
+        ordered = sorted(entries.items(), key=lambda entry: (-entry[1]["read"], entry[0]))
+        named[f"by_{group}"] = dict(sorted(ordered[:MAX_NAMES]))
+        rest = {"names": len(ordered) - MAX_NAMES}
+        for _, entry in ordered[MAX_NAMES:]:
+            add(rest, entry)
+        named[f"other_{group}"] = rest
+    if f"no_{group}" in counts:
+        named[f"no_{group}"] = counts[f"no_{group}"]
+    return named
+
+
+def check_conservation(report: Mapping[str, Any], curated_by_source: Mapping[str, int], ledger_rows: int) -> None:
+    """Raise ThresherError unless every record is accounted for, in all and per source.
+
+    Args:
+        curated_by_source: rows that were written to the curated files per source; null is the empty name.
+        ledger_rows: rows that were written to the ledger.
+    """
+    problems = []
+    records = report["records"]
+    if not is_balanced(records):
+        problems.append(f"in all: {_equation(records)}")
+    if sum(curated_by_source.values()) != records["kept"]:
+        problems.append(f"curated files have {sum(curated_by_source.values())} rows, {records['kept']} were kept")
+    if ledger_rows != records["dropped"]:
+        problems.append(f"the ledger has {ledger_rows} rows, {records['dropped']} were dropped")
+    for source, entry in report["by_source"].items():
+        if not is_balanced(entry) or (source and curated_by_source.get(source, 0) != entry["kept"]):
+            problems.append(f"source {source}: {_equation(entry)}, {curated_by_source.get(source, 0)} written")
+    for stage in report["stages"]:
+        left = sum(rule["first"] for rule in stage["rules"].values())
+        if left != stage["dropped"]:
+            problems.append(f"stage {stage['name']}: {stage['dropped']} dropped, {left} by its rules")
+    if problems:
+        raise ThresherError("the run does not balance, so it has no manifest:\n  " + "\n  ".join(problems))
+
+
+def _equation(entry: Mapping[str, int]) -> str:
+    return f"read {entry['read']} is not kept {entry['kept']} + dropped {entry['dropped']} + dead {entry['dead']}"
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f} %" if whole else "–"
+
+
+def print_report(report: Mapping[str, Any], run: Mapping[str, Any], console: Console) -> None:
+    """Print the report as tables; ``run`` is the content of ``run.json``."""
+    records = report["records"]
+    table = Table(title="Drop report", title_justify="left", title_style="bold")
+    table.add_column("stage")
+    table.add_column("rule")
+    for name in ("records", "of entered", "alone", "characters"):
+        table.add_column(name, justify="right")
+    table.add_row("read", "", f"{records['read']:,}", "", "", f"{_characters_read(report):,}", style="bold")
+    if records["dead"]:
+        table.add_row("dead letters", "", f"{records['dead']:,}", _share(records["dead"], records["read"]), "", "")
+        for error, count in report["dead_letters"].items():
+            table.add_row("", error, f"{count:,}", "", "", "")
+    for stage in report["stages"]:
+        lost = stage["characters_in"] - stage["characters_out"]
+        share = _share(stage["dropped"], stage["entered"])
+        table.add_row(stage["name"], "", f"−{stage['dropped']:,}", share, "", f"−{lost:,}", end_section=False)
+        for rule, entry in stage["rules"].items():
+            if entry["first"] or entry["alone"]:
+                first = _share(entry["first"], stage["entered"])
+                table.add_row("", rule, f"−{entry['first']:,}", first, f"{entry['alone']:,}", "", style="dim")
+    kept = report["stages"][-1]["characters_out"]
+    share = _share(records["kept"], records["read"])
+    table.add_row("kept", "", f"{records['kept']:,}", share, "", f"{kept:,}", style="bold green")
+    console.print(table)
+    _print_groups(report, "source", console)
+    _print_groups(report, "language", console)
+    for name, entry in report["duplicates"].items():
+        console.print(
+            f"{name}: {entry['leaders']:,} distinct, {entry['clusters']:,} of them with copies, "
+            f"{entry['copies_available']:,} copies left out"
+        )
+    if report.get("repeated_ids"):
+        console.print(f"{report['repeated_ids']:,} records repeat the id of an earlier one", style="yellow")
+    if report["files_failed"]:
+        console.print(f"{report['files_failed']:,} files could not be read to their end", style="yellow")
+    for warning in run.get("warnings", []):
+        console.print(f"warning: {warning}", style="yellow", markup=False)
+    if "seconds" in run:
+        console.print(
+            f"{run['seconds']:.1f} s, {run['workers']} workers, {run['megabytes_per_second']:.1f} MB/s of text"
+        )
+
+
+def _characters_read(report: Mapping[str, Any]) -> int:
+    return int(report["stages"][0]["characters_in"])
+
+
+def _print_groups(report: Mapping[str, Any], group: str, console: Console, largest: int = 12) -> None:
+    entries = dict(report[f"by_{group}"])
+    if len(entries) + (f"no_{group}" in report) < 2:
+        return
+    table = Table(title=f"By {group}", title_justify="left", title_style="bold")
+    table.add_column(group)
+    for name in ("read", "kept", "dropped", "dead", "kept share"):
+        table.add_column(name, justify="right")
+    ordered = sorted(entries.items(), key=lambda entry: (-entry[1]["read"], entry[0]))
+    rows = ordered[:largest]
+    if f"no_{group}" in report:
+        rows.append((f"(no {group})", report[f"no_{group}"]))
+    if len(ordered) > largest:
+        rest: Counts = {}
+        for _, entry in ordered[largest:]:
+            add(rest, entry)
+        rows.append((f"({len(ordered) - largest:,} others)", rest))
+    for name, entry in rows:
+        numbers = (f"{entry[column]:,}" for column in ("read", "kept", "dropped", "dead"))
+        table.add_row(name, *numbers, _share(entry["kept"], entry["read"]))
+    console.print(table)

@@ -1,0 +1,120 @@
+"""Check a finished run against its manifest, from its files alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from corpus.errors import UsageError
+from corpus.folder import Folder
+from reports.manifest import MANIFEST_NAME, REPORT_NAME, UNLISTED
+
+_BLOCK = 1 << 22
+
+
+def read_json(folder: Folder, name: str) -> dict[str, Any]:
+    """Return a JSON file of a run folder. Raises UsageError where it is missing or damaged."""
+    try:
+        value: dict[str, Any] = json.loads(folder.read_bytes(name))
+    except FileNotFoundError:
+        raise UsageError(f"{folder.root}: no {name}; is it the folder of a finished run?") from None
+    except ValueError as error:
+        raise UsageError(f"{folder.path(name)}: damaged ({error}); run again with --overwrite") from None
+    return value
+
+
+def verify(root: str) -> list[str]:
+    """Return what does not hold in a finished run: one sentence per finding, none where all is well.
+
+    Checks every listed file's size, SHA-256 and rows, that no unlisted file lies among them, and that read = kept +
+    dropped + dead per source, counted anew from curated, signals, ledger and dead letters.
+    """
+    folder = Folder(root)
+    manifest = read_json(folder, MANIFEST_NAME)
+    findings = list(_check_files(folder, manifest))
+    if findings:
+        return findings
+    return list(_check_conservation(folder, manifest, read_json(folder, REPORT_NAME)))
+
+
+def _check_files(folder: Folder, manifest: dict[str, Any]) -> Iterator[str]:
+    listed = {entry["file"]: entry for entry in manifest["outputs"]}
+    for name, entry in listed.items():
+        if not folder.exists(name):
+            yield f"{name} is missing"
+            continue
+        digest, size = hashlib.sha256(), 0
+        with folder.open_arrow(name) as file:
+            while block := file.read(_BLOCK):
+                digest.update(block)
+                size += len(block)
+        if size != entry["bytes"]:
+            yield f"{name} has {size} bytes, the manifest says {entry['bytes']}"
+        elif digest.hexdigest() != entry["sha256"]:
+            yield f"{name} has other bytes than the manifest says (SHA-256)"
+        elif name.endswith(".parquet"):
+            with folder.open_arrow(name) as file:
+                rows = pq.ParquetFile(file).metadata.num_rows
+            if rows != entry["rows"]:
+                yield f"{name} has {rows} rows, the manifest says {entry['rows']}"
+    for name in folder.names():
+        if name not in listed and name not in UNLISTED and not name.startswith("staging/"):
+            yield f"{name} is not in the manifest"
+
+
+def _tables(folder: Folder, manifest: dict[str, Any], below: str, columns: list[str]) -> Iterator[pa.Table]:
+    for entry in manifest["outputs"]:
+        if entry["file"].startswith(f"{below}/"):
+            with folder.open_arrow(entry["file"]) as file:
+                for batch in pq.ParquetFile(file).iter_batches(columns=columns):
+                    yield pa.Table.from_batches([batch])
+
+
+def _count(counter: Counter[Any], values: pa.ChunkedArray) -> None:
+    for entry in values.value_counts().to_pylist():
+        counter[entry["values"]] += entry["counts"]
+
+
+def _check_conservation(folder: Folder, manifest: dict[str, Any], report: dict[str, Any]) -> Iterator[str]:
+    decoded: Counter[Any] = Counter()
+    kept: Counter[Any] = Counter()
+    dropped: Counter[Any] = Counter()
+    dead: Counter[Any] = Counter()
+    rules: Counter[Any] = Counter()
+    for table in _tables(folder, manifest, "signals", ["source", "kept"]):
+        _count(decoded, table["source"])
+        _count(kept, table.filter(table["kept"])["source"])
+    for table in _tables(folder, manifest, "ledger", ["source", "stage", "rule"]):
+        _count(dropped, table["source"])
+        for row in table.group_by(["stage", "rule"]).aggregate([([], "count_all")]).to_pylist():
+            rules[row["stage"], row["rule"]] += row["count_all"]
+    for table in _tables(folder, manifest, "dead_letters", ["source", "position"]):
+        _count(dead, table.filter(table["position"].is_valid())["source"])
+    curated = sum(entry["rows"] for entry in manifest["outputs"] if entry["file"].startswith("curated/"))
+    for source in decoded | dead:
+        if decoded[source] != kept[source] + dropped[source]:
+            name = "records without a source" if source is None else f"source {source}"
+            yield f"{name}: {decoded[source]} decoded, {kept[source]} kept, {dropped[source]} in the ledger"
+    found = {
+        "read": decoded.total() + dead.total(),
+        "kept": curated,
+        "dropped": dropped.total(),
+        "dead": dead.total(),
+    }
+    for name, value in found.items():
+        for told, records in (("report", report["records"]), ("manifest", manifest["records"])):
+            if records[name] != value:
+                yield f"{name}: the files have {value}, the {told} says {records[name]}"
+    if found["read"] != found["kept"] + found["dropped"] + found["dead"]:
+        yield "read {read} is not kept {kept} + dropped {dropped} + dead {dead}".format(**found)
+    for stage in report["stages"]:
+        for rule, entry in stage["rules"].items():
+            if rules[stage["name"], rule] != entry["first"]:
+                found_rows = rules[stage["name"], rule]
+                yield f"{stage['name']}/{rule}: {found_rows} in the ledger, {entry['first']} in the report"

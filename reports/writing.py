@@ -1,0 +1,138 @@
+"""Write one planned shard: a curated file, or ledger, signals and dead letters of some batches."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from corpus.batch import DEAD_SCHEMA, split_chunk_key, split_row_id
+from corpus.column_types import ColumnTypes
+from corpus.folder import Folder
+from corpus.inputs import InputConfig
+from corpus.parquet_output import OutputFile, write_parquet
+from corpus.shards import CURATED, Shard
+from corpus.staging import empty_dead, read_dead, read_records, records_name
+from reports.counts import Counts, add
+from reports.curated import CuratedLayout, CuratedStatistics, curated_table
+from reports.fates import StageInfo, read_fates
+from reports.tables import (
+    LEDGER_SCHEMA,
+    RECORD_COLUMNS,
+    chunk_counts,
+    dead_table,
+    ledger_table,
+    signals_schema,
+    signals_table,
+)
+
+LEADER_CACHE = 1024
+
+
+def write_shard(
+    folder: Folder,
+    shard: Shard,
+    config: InputConfig,
+    infos: Sequence[StageInfo],
+    types: ColumnTypes,
+    item_files: Sequence[str],
+) -> None:
+    """Write the files of a shard, then the file that says so; a shard that is written already is left alone.
+
+    Args:
+        item_files: display path of the file of each item.
+    """
+    if folder.exists(shard.done_name):
+        return
+    write = _write_curated if shard.kind == CURATED else _write_tables
+    files, statistics = write(folder, shard, config, infos, types, item_files)
+    done = {"files": [asdict(file) for file in files], **statistics}
+    folder.write_bytes(shard.done_name, json.dumps(done, sort_keys=True).encode())
+
+
+def _write_curated(
+    folder: Folder,
+    shard: Shard,
+    config: InputConfig,
+    infos: Sequence[StageInfo],
+    types: ColumnTypes,
+    item_files: Sequence[str],
+) -> tuple[list[OutputFile], Counts]:
+    layout = CuratedLayout.of(config, types, infos)
+    schema = layout.schema(infos)
+    statistics = CuratedStatistics()
+
+    def tables() -> Iterator[pa.Table]:
+        for key, last, _ in shard.chunks:
+            records = read_records(folder, key, last)
+            yield curated_table(records, read_fates(folder, key, records, infos), layout, schema, statistics)
+
+    texts = [layout.names[name] for name in layout.text_columns]
+    file = write_parquet(folder, f"curated/{shard.file_name}", schema, tables(), plain=[*texts, "record_id"])
+    renamed = {name: new for name, new in layout.names.items() if name != new}
+    return [file], {"digest": statistics.digest, "mixture": statistics.counts, "renamed": renamed}
+
+
+def _write_tables(
+    folder: Folder,
+    shard: Shard,
+    config: InputConfig,
+    infos: Sequence[StageInfo],
+    types: ColumnTypes,
+    item_files: Sequence[str],
+) -> tuple[list[OutputFile], Counts]:
+    language = next(
+        (info.name for info in reversed(infos) if info.stage and "language" in info.stage.curated_columns()), None
+    )
+    counts: Counts = {}
+    ledger: list[pa.Table] = []
+    signals: list[pa.Table] = []
+    dead_letters: list[pa.Table] = []
+    leaders = _Leaders(folder, infos, item_files)
+    for key, last, dead_rows in shard.chunks:
+        records = read_records(folder, key, last, RECORD_COLUMNS)
+        file = records.schema.metadata[b"file"].decode()
+        dead = read_dead(folder, key) if dead_rows else empty_dead()
+        fates = read_fates(folder, key, records, infos)
+        ledger.append(ledger_table(file, records, fates, infos, leaders))
+        signals.append(signals_table(file, records, fates, infos))
+        dead_letters.append(dead_table(dead))
+        add(counts, chunk_counts(file, records, dead, fates, infos, language))
+    name = shard.file_name
+    files = [
+        write_parquet(folder, f"ledger/{name}", LEDGER_SCHEMA, ledger),
+        write_parquet(folder, f"signals/{name}", signals_schema(infos), signals),
+        write_parquet(folder, f"dead_letters/{name}", DEAD_SCHEMA, dead_letters),
+    ]
+    return files, {"counts": counts}
+
+
+class _Leaders:
+    """Looks up, for row ids of leaders, their file and the later stage that dropped them."""
+
+    def __init__(self, folder: Folder, infos: Sequence[StageInfo], item_files: Sequence[str]) -> None:
+        self._item_files = item_files
+        corpus_stages = [index for index, info in enumerate(infos) if info.stage and info.stage.kind == "corpus"]
+        # Nothing can happen to a leader when its stage is the last one, so no fates have to be read.
+        self._settled = not corpus_stages or corpus_stages[0] == len(infos) - 1
+        self._infos = infos
+
+        @lru_cache(maxsize=LEADER_CACHE)
+        def left_at(key: int) -> Any:
+            last = folder.exists(records_name(key, last=True))
+            records = read_records(folder, key, last, ["input_failures"])
+            return read_fates(folder, key, records, infos).left_at
+
+        self._left_at = left_at
+
+    def __call__(self, row_ids: Sequence[int]) -> list[tuple[str, str | None]]:
+        found: list[tuple[str, str | None]] = []
+        for row_id in row_ids:
+            key, row = split_row_id(row_id)
+            stage = -1 if self._settled else int(self._left_at(key)[row])
+            found.append((self._item_files[split_chunk_key(key)[0]], None if stage < 0 else self._infos[stage].name))
+        return found

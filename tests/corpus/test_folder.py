@@ -1,0 +1,50 @@
+"""Files of a run folder are whole or not there, on disks and on object stores."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+
+from corpus.folder import Folder
+
+
+@pytest.fixture(params=["local", "memory"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
+    return Folder(str(tmp_path) if request.param == "local" else f"memory://{uuid.uuid4().hex}")
+
+
+def test_files_are_written_listed_and_removed(folder: Folder) -> None:
+    folder.write_bytes("a/b.bin", b"one")
+    folder.write_bytes("a/c/d.bin", b"two")
+    assert folder.names() == ["a/b.bin", "a/c/d.bin"]
+    assert folder.names("a/c") == ["a/c/d.bin"]
+    assert folder.names("nothing") == []
+    assert folder.read_bytes("a/c/d.bin") == b"two"
+    with folder.open_arrow("a/b.bin") as file:
+        assert file.read() == b"one"
+    folder.remove("a/b.bin")
+    folder.remove("a/b.bin")
+    folder.remove_tree("a/c")
+    assert folder.names() == []
+    assert not folder.exists("a/b.bin")
+
+
+def test_a_failed_write_leaves_the_old_file(folder: Folder) -> None:
+    folder.write_bytes("x.bin", b"whole")
+    with pytest.raises(RuntimeError), folder.writing("x.bin") as file:
+        file.write(b"hal")
+        raise RuntimeError("the disk went away")
+    assert folder.names() == ["x.bin"]
+    assert folder.read_bytes("x.bin") == b"whole"
+
+
+def test_a_missing_file_is_file_not_found(folder: Folder) -> None:
+    with pytest.raises(FileNotFoundError):
+        folder.read_bytes("no.bin")
+
+
+def test_the_run_folder_itself_is_never_removed(folder: Folder) -> None:
+    with pytest.raises(ValueError, match="never removed"):
+        folder.remove_tree("")
