@@ -6,6 +6,7 @@ import base64
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -30,7 +31,6 @@ from corpus.column_types import (
 from corpus.json_text import parse_json
 
 _LIST_KINDS = (
-    pa.types.is_list,
     pa.types.is_large_list,
     pa.types.is_list_view,
     pa.types.is_large_list_view,
@@ -137,8 +137,8 @@ def _column_type_of_array(array: pa.Array, batch_key: int) -> ColumnType:
 
 
 def _type_of_array(array: pa.Array, batch_key: int, depth: int) -> ColumnType:
-    array = decoded(array)
-    type_ = plain_type(array.type)
+    array = plain_array(array)
+    type_ = array.type
     if pa.types.is_null(type_):
         return ColumnType()
     if pa.types.is_uint64(type_):
@@ -165,28 +165,33 @@ def _type_of_array(array: pa.Array, batch_key: int, depth: int) -> ColumnType:
     return ColumnType(OTHER + base64.b64encode(schema).decode())
 
 
-def decoded(array: pa.Array) -> pa.Array:
-    """Return a dictionary or run-end encoded array as an array of its values, any other as it is."""
-    if pa.types.is_dictionary(array.type):
-        return decoded(array.dictionary_decode())
-    if pa.types.is_run_end_encoded(array.type):
-        return decoded(pc.run_end_decode(array))
+def plain_array(array: pa.Array) -> pa.Array:
+    """Return the same values as an array of one of few types, so that files and readers do not differ by encoding.
+
+    Dictionary and run-end encoded arrays become arrays of their values, string and binary kinds the 32-bit ones, all
+    kinds of lists ``list``, a map a list of structs (key, value), an extension type its storage. Children stay as they are.
+    """
+    type_ = array.type
+    if isinstance(array, pa.ExtensionArray):
+        return plain_array(array.storage)
+    if pa.types.is_dictionary(type_):
+        return plain_array(array.dictionary_decode())
+    if pa.types.is_run_end_encoded(type_):
+        return plain_array(pc.run_end_decode(array))
+    if pa.types.is_large_string(type_) or pa.types.is_string_view(type_):
+        return array.cast(pa.string())
+    if pa.types.is_large_binary(type_) or pa.types.is_binary_view(type_):
+        return array.cast(pa.binary())
+    if pa.types.is_map(type_):
+        return array.cast(pa.list_(pa.struct([("key", type_.key_type), ("value", type_.item_type)])))
+    if any(is_kind(type_) for is_kind in _LIST_KINDS):
+        # Not by a cast: that of a sliced list view loses items.
+        return list_array(pc.fill_null(pc.list_value_length(array), 0), pc.list_flatten(array), array.is_null())
     return array
 
 
-def plain_type(type_: pa.DataType) -> pa.DataType:
-    """Return a type with one spelling for string, binary and list kinds, without metadata and nullability."""
-    types = pa.types
-    if types.is_large_string(type_) or types.is_string_view(type_):
-        return pa.string()
-    if types.is_large_binary(type_) or types.is_binary_view(type_):
-        return pa.binary()
-    if types.is_dictionary(type_) or types.is_run_end_encoded(type_):
-        return plain_type(type_.value_type)
-    if types.is_struct(type_):
-        return pa.struct([(field_.name, plain_type(field_.type)) for field_ in type_])
-    if types.is_map(type_):
-        return pa.map_(plain_type(type_.key_type), plain_type(type_.item_type))
-    if any(is_kind(type_) for is_kind in _LIST_KINDS):
-        return pa.list_(plain_type(type_.value_type))
-    return type_
+def list_array(lengths: pa.Array, items: pa.Array, is_null: pa.BooleanArray) -> pa.ListArray:
+    """Return lists of the given lengths (no nulls among them), which follow each other in ``items``."""
+    offsets = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths.to_numpy(zero_copy_only=False), out=offsets[1:])
+    return pa.ListArray.from_arrays(offsets, items, mask=is_null)

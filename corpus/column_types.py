@@ -7,9 +7,11 @@ batches arrive. What the place is written as follows from the merged type alone 
 * null or absent and T is T; only null or absent is string; an empty list only is a list of strings;
 * equal types stay as they are, signed and unsigned integers of differing width are int64, integer and float or
   floats of differing width are double (an integer beyond 2**53 is rounded there);
-* string, large string and dictionary of strings are string; binary kinds likewise; objects merge by field, lists by
-  element. A list of fixed size is a list: pyarrow cannot read a null one back from Parquet;
-* timestamps, decimals, maps and other Arrow types stay while all are equal;
+* encodings do not count: all kinds of string are string, of binary binary, of lists list (pyarrow cannot read a null
+  list of fixed size back from Parquet), a dictionary is its values, an extension type its storage, and a map a list of
+  objects with key and value (datasets reads neither maps nor most extension types);
+* objects merge by field, lists by element;
+* timestamps, decimals and other Arrow types stay while all are equal;
 * any other mix, integers of JSON beyond int64, uint64 beyond int64 together with another number, and objects without
   fields are JSON text: every value as its JSON, strings quoted. ``{}`` stays ``{}``; null and absent are null.
 

@@ -6,15 +6,14 @@ Text columns are not among them: the writer puts those first, in the order of ``
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection, Iterable, Sequence
-from itertools import accumulate
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from corpus.batch import JSON_COLUMN, USER_PREFIX
-from corpus.column_inference import decoded, plain_type
+from corpus.column_inference import list_array, plain_array
 from corpus.column_types import ColumnType, ColumnTypes, arrow_type, in_order
 from corpus.json_text import json_texts, parse_json
 
@@ -97,8 +96,8 @@ def _array_of_values(values: list[Any], column_type: ColumnType) -> pa.Array:
         return _struct_array(children, column_type, pa.array([value is None for value in values]))
     if column_type.element is not None:
         items = [item for value in values if value is not None for item in value]
-        lengths = [0 if value is None else len(value) for value in values]
-        return _list_array(
+        lengths = pa.array([0 if value is None else len(value) for value in values], pa.int32())
+        return list_array(
             lengths, _array_of_values(items, column_type.element), pa.array([value is None for value in values])
         )
     if column_type.scalar == "double":  # Arrow itself refuses integers beyond 2**53 here
@@ -108,7 +107,7 @@ def _array_of_values(values: list[Any], column_type: ColumnType) -> pa.Array:
 
 def _typed_array(array: pa.Array, column_type: ColumnType) -> pa.Array:
     """Return an array of Arrow as an array of ``arrow_type(column_type)``."""
-    array = decoded(array)
+    array = plain_array(array)
     target = arrow_type(column_type)
     if array.null_count == len(array):
         return pa.nulls(len(array), target)
@@ -125,7 +124,7 @@ def _typed_array(array: pa.Array, column_type: ColumnType) -> pa.Array:
     if column_type.element is not None:
         lengths = pc.fill_null(pc.list_value_length(array), 0)
         items = _typed_array(pc.list_flatten(array), column_type.element)
-        return _list_array(lengths.to_pylist(), items, array.is_null())
+        return list_array(lengths, items, array.is_null())
     # Unsafe only in that an integer beyond 2**53 is rounded to the next double.
     return array.cast(target, safe=False)
 
@@ -134,20 +133,13 @@ def _struct_array(children: list[pa.Array], column_type: ColumnType, is_null: pa
     return pa.StructArray.from_arrays(children, fields=list(arrow_type(column_type)), mask=is_null)
 
 
-def _list_array(lengths: Sequence[int], items: pa.Array, is_null: pa.BooleanArray) -> pa.ListArray:
-    offsets = pa.array(accumulate(lengths, initial=0), pa.int32())
-    return pa.ListArray.from_arrays(offsets, items, mask=is_null)
-
-
 def _python_values(array: pa.Array) -> list[Any]:
     """Return values that JSON can hold: bytes as base64, numbers that are not finite and other types as their text.
 
     A map is a list of objects with ``key`` and ``value``.
     """
-    array = decoded(array)
-    type_ = plain_type(array.type)
-    if isinstance(array, pa.ExtensionArray):
-        return _python_values(array.storage)
+    array = plain_array(array)
+    type_ = array.type
     plain: list[Any]
     if pa.types.is_null(type_) or pa.types.is_boolean(type_) or pa.types.is_integer(type_) or type_ == pa.string():
         plain = array.to_pylist()
@@ -165,9 +157,6 @@ def _python_values(array: pa.Array) -> list[Any]:
         columns = [_python_values(array.field(index)) for index in range(len(names))]
         rows: list[Any] = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
         return [row if valid else None for row, valid in zip(rows, array.is_valid().to_pylist(), strict=True)]
-    if pa.types.is_map(type_):
-        array = array.cast(pa.list_(pa.struct([("key", type_.key_type), ("value", type_.item_type)])))
-        type_ = plain_type(array.type)
     if pa.types.is_list(type_):
         items = _python_values(pc.list_flatten(array))
         result: list[Any] = []

@@ -1,8 +1,8 @@
 """Label texts with a fastText supervised model, a batch at a time.
 
 The model's format and arithmetic are fastText's (Bojanowski et al., Enriching Word Vectors with Subword Information,
-2017; Joulin et al., Bag of Tricks for Efficient Text Classification, 2017), the inference is our own: ``corpus.fasttext_kernel``.
-A model that this does not know goes through the package ``fasttext``.
+2017; Joulin et al., Bag of Tricks for Efficient Text Classification, 2017), the inference is our own:
+``corpus.fasttext_kernel``. A model that this does not know goes through the package ``fasttext``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The best label of each text from the mean of its rows, by the loss that a fastText model was trained with; compiled.
 
-These are ``Loss::predict`` of fastText 0.9 for one label and no threshold. fastText adds 1e-5 to each probability before
-it takes the logarithm; its scores keep that, and so do these.
+These are ``Loss::predict`` of fastText 0.9 for one label and no threshold. fastText adds 1e-5 to each probability
+before it takes the logarithm; its scores keep that, and so do these.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def best_by_tree(
         output: float32 [labels, dimension]; row i belongs to inner node labels + i.
         children: int32 [labels - 1, 2], left and right child of the inner nodes.
         places: int32 [labels], from left to right in the tree.
-        best_labels, best_scores: int32 [n] and float64 [n], written where ``known``; label -1 if no score is above 1e-5.
+        best_labels, best_scores: int32 [n] and float64 [n], written where ``known``; label -1 if no score is 1e-5.
     """
     labels = len(places)
     nodes = np.empty(2 * labels, np.int32)
@@ -131,11 +131,10 @@ def best_by_sigmoid(
         best, best_score = -1, np.float32(-1)
         for label in range(len(output)):
             activation = np.float64(_dot(means[text], output, label))
-            if activation < -SIGMOID_LIMIT:
-                score = np.float32(0)
-            elif activation > SIGMOID_LIMIT:
+            score = np.float32(0)
+            if activation > SIGMOID_LIMIT:
                 score = np.float32(1)
-            else:
+            elif activation >= -SIGMOID_LIMIT:
                 score = sigmoids[np.int64((activation + SIGMOID_LIMIT) * SIGMOID_STEPS / SIGMOID_LIMIT / 2)]
             if score >= best_score:
                 best, best_score = label, score

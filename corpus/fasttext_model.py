@@ -9,9 +9,9 @@ The format is the one that fastText 0.9 writes (``FastText::saveModel``, version
     input matrix  bool quantised, then a matrix
     output matrix bool quantised, then a matrix
 
-A dense matrix is int64 rows, int64 columns, float32 values. A quantised one (Joulin et al., FastText.zip, 2016) is bool
-with_norms, int64 rows, int64 columns, int32 code count, uint8 codes, a product quantiser, and with norms uint8 codes and
-a quantiser for these. Both are returned as float32.
+A dense matrix is int64 rows, int64 columns, float32 values. A quantised one (Joulin et al., FastText.zip, 2016) is
+bool with_norms, int64 rows, int64 columns, int32 code count, uint8 codes, a product quantiser, and with norms uint8
+codes and a quantiser for these. Both are returned as float32.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class _Cursor:
         if count < 0:
             raise _DamagedError(f"a count is negative: {count}")
         self._need(count * kind.itemsize)
-        values = np.frombuffer(self.data, kind, count, self.position).copy()
+        values: npt.NDArray[np.generic] = np.frombuffer(self.data, kind, count, self.position).copy()
         self.position += count * kind.itemsize
         return values
 

@@ -1,4 +1,4 @@
-"""Tokens as fastText cuts them from bytes, and their hash, compiled; the parts that ``corpus.fasttext_kernel`` is made of.
+"""Tokens as fastText cuts them from bytes, and their hash, compiled: parts of ``corpus.fasttext_kernel``.
 
 Tokens stand between the bytes space, tab, line feed, vertical tab, form feed, carriage return and NUL, and no others
 (``Dictionary::readWord`` of fastText 0.9).
@@ -96,5 +96,3 @@ def cut(data: Bytes, position: int, stop: int, characters: int) -> int:
             characters -= 1
         position += 1
     return stop
-
-

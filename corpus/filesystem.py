@@ -142,8 +142,8 @@ class RemoteFiles:
         except Exception as error:  # each store's client has its own exceptions
             remedy = _ENVIRONMENT.get(self.scheme, "the environment")
             raise UsageError(
-                f"{redact(path)}: the {self.scheme}:// store cannot be asked ({type(error).__name__}: {error}); check the "
-                f"name, the network and the credentials ({remedy})"
+                f"{redact(path)}: the {self.scheme}:// store cannot be asked ({type(error).__name__}: {error}); "
+                f"check the name, the network and the credentials ({remedy})"
             ) from None
 
     def _info(self, info: dict[str, Any]) -> FileInfo:
@@ -184,8 +184,8 @@ def locate(entry: str) -> str:
         return _absolute("/" + unquote(path, errors="surrogateescape"))
     if _USER.match(rest):
         raise UsageError(
-            f"{redact(entry)}: credentials in a URI end up in configs and logs; take them out and give them through the "
-            f"environment ({_ENVIRONMENT.get(scheme, 'the client of the store')})"
+            f"{redact(entry)}: credentials in a URI end up in configs and logs; take them out and give them through "
+            f"the environment ({_ENVIRONMENT.get(scheme, 'the client of the store')})"
         )
     if not rest.strip("/"):
         raise UsageError(f"{entry}: name a bucket or repository after {scheme}://")
@@ -220,7 +220,8 @@ def _store(scheme: str) -> Any:
         return fsspec.filesystem(scheme)
     except ImportError as error:
         raise UsageError(
-            f"{scheme}:// needs a package that is not installed ({error}); install it with: pip install 'thresher[cloud]'"
+            f"{scheme}:// needs a package that is not installed ({error}); "
+            "install it with: pip install 'thresher[cloud]'"
         ) from None
 
 
@@ -231,7 +232,7 @@ def _key(path: str) -> str:
 def open_file(path: str, start: int = 0) -> BinaryIO:
     """Open a file for reading forward from a byte offset. Raises OSError or what the store's client raises."""
     if scheme_of(path) == "file":
-        handle: BinaryIO = Path(path).open("rb", buffering=0)
+        handle: BinaryIO = Path(path).open("rb", buffering=0)  # noqa: SIM115  # the caller closes it
     else:
         store = _store(scheme_of(path))
         handle = cast(BinaryIO, store.open(_key(path), "rb", block_size=REMOTE_READ_AHEAD, cache_type="readahead"))

@@ -63,7 +63,7 @@ def row_digests(
     halves = np.frombuffer(contents.buffers()[1], np.uint64, 2 * rows, 16 * contents.offset).reshape(rows, 2)
     carried = np.zeros(rows, np.uint64)
     for name, column in columns.items():
-        carried += _mix(value_hashes(column) ^ np.uint64(xxhash.xxh3_64_intdigest(name)))
+        carried += _mix(value_hashes(column) ^ np.uint64(xxhash.xxh3_64_intdigest(name.encode())))
     digest = _mix(positions.astype(np.uint64) + _GOLDEN)
     digest = _mix(digest ^ halves[:, 0])
     digest = _mix(digest ^ halves[:, 1])
@@ -72,7 +72,7 @@ def row_digests(
 
 def sample_seed(file: str, seed: int) -> int:
     """Return the 64-bit seed with which the positions of one file are hashed for sampling."""
-    return xxhash.xxh3_64_intdigest(f"{seed}\0{file}")
+    return xxhash.xxh3_64_intdigest(f"{seed}\0{file}".encode())
 
 
 def in_sample(position: int, seed: int, share: float) -> bool:
@@ -102,7 +102,7 @@ def _hashes_of_valid(array: pa.Array) -> UInt64:
     if pa.types.is_struct(kind):
         hashes = np.full(len(array), _GOLDEN)
         for index in range(kind.num_fields):
-            name = np.uint64(xxhash.xxh3_64_intdigest(kind.field(index).name))
+            name = np.uint64(xxhash.xxh3_64_intdigest(kind.field(index).name.encode()))
             hashes += _mix(value_hashes(array.field(index)) ^ name)
         return _mix(hashes)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):

@@ -14,7 +14,7 @@ MIB = 1 << 20
 class InputConfig(BaseModel):
     """Which records to read and what their columns mean."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False, validate_default=True)
 
     files: list[str] = Field(
         min_length=1,

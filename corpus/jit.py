@@ -8,6 +8,7 @@ is a hash of every kernel source together with the Numba and Python versions: a 
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 import tempfile
 import warnings
@@ -21,6 +22,8 @@ import platformdirs
 
 KERNEL_PACKAGES = ("corpus", "filters", "dedup")
 
+_OWN_IMPORT = re.compile(rf"^from ({'|'.join(KERNEL_PACKAGES)})\.(\w+) import", re.MULTILINE)
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -29,9 +32,14 @@ def cache_folder() -> Path:
     """Return the folder of the compiled kernels of this version; it exists and can be written."""
     digest = hashlib.sha256(f"{numba.__version__} {sys.version}".encode())
     root = Path(__file__).parent.parent
-    for package in KERNEL_PACKAGES:
-        for source in sorted((root / package).glob("*_kernel.py")):
-            digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    kernels = [path for package in KERNEL_PACKAGES for path in sorted((root / package).glob("*_kernel.py"))]
+    sources = set(kernels)
+    for path in kernels:
+        # Constants of other modules are frozen into the machine code.
+        for package, module in _OWN_IMPORT.findall(path.read_text(encoding="utf-8")):
+            sources.add(root / package / f"{module}.py")
+    for path in sorted(sources):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
     name = f"kernels-{digest.hexdigest()[:16]}"
     folder = Path(platformdirs.user_cache_dir("thresher")) / name
     try:

@@ -1,8 +1,8 @@
 """Find the files that the entries of ``input.files`` name.
 
 An entry that exists is taken literally; a folder stands for all files below it that have a known suffix; anything else
-is a pattern, in which ``*``, ``?`` and ``[...]`` match within one part of the path, dot files only by a leading dot, and
-``**`` matches any number of folders. A folder that a pattern matches stands for its files like one named literally.
+is a pattern, in which ``*``, ``?`` and ``[...]`` match within one part of the path, dot files only by a leading dot,
+and ``**`` matches any number of folders. A folder that a pattern matches stands for its files like one named literally.
 """
 
 from __future__ import annotations
@@ -73,8 +73,11 @@ def display_names(paths: list[str]) -> list[str]:
         names = dict(zip(local, display_names(local), strict=True)) if local else {}
         return [names.get(path, path) for path in paths]
     parts = [path.split("://", 1)[-1].split("/") for path in paths]
-    common = os.path.commonprefix([part[:-1] for part in parts])
-    names_in_order = ["/".join(part[len(common) :]) for part in parts]
+    shortest, longest = (end(parts, default=[""])[:-1] for end in (min, max))
+    common = next(
+        (at for at, pair in enumerate(zip(shortest, longest, strict=False)) if pair[0] != pair[1]), len(shortest)
+    )
+    names_in_order = ["/".join(part[common:]) for part in parts]
     return [name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace") for name in names_in_order]
 
 

@@ -51,7 +51,7 @@ PYTHON_SUFFIXES = frozenset({".py", ".pyi"})
 CYTHON_SUFFIXES = frozenset({".pyx", ".pxd", ".pxi"})
 C_SUFFIXES = frozenset({".h", ".hpp", ".c", ".cc", ".cpp", ".cu", ".cuh"})
 DOCUMENTATION_SUFFIXES = frozenset({".rst", ".md", ".txt"})
-LICENSE_FILE = re.compile(r"(?i)(licen[cs]e|copying|notice|copyright)")
+LICENSE_FILE = re.compile(r"(?i)(licen[cs]e|copying|notice|copyright)(?!.*\.(json|csv|xml|html|svg|png|pyc|so)$)")
 LISTS = re.compile(r"(?i)(CMakeLists|.*requirements.*|entry_points|top_level|SOURCES|requires|dependency_links)\.txt")
 HELP_TOPICS = "pydoc_data/topics.py"
 

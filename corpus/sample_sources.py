@@ -140,7 +140,7 @@ def distribution_source(distribution: Distribution, taken: set[Path]) -> Source 
         license_ = license_name(metadata)
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
         return None  # metadata that cannot be read: importlib documents no error for it, and its versions differ
-    if not name or canonical_name(name) == OWN_NAME:
+    if not name or canonical_name(name) in (OWN_NAME, STANDARD_LIBRARY):
         return None
     files = []
     for path in sorted(set(filter(is_inside, listed_files(distribution)))):
@@ -178,4 +178,4 @@ def standard_library_source(folder: Path) -> Source:
 def environment_sources() -> list[Source]:
     """Return all sources of the environment that this runs in, in the order of their names."""
     sources = [*installed_sources(sys.path), standard_library_source(Path(sysconfig.get_path("stdlib")))]
-    return sorted(sources, key=lambda source: (canonical_name(source.name), source.license or ""))
+    return sorted(sources, key=lambda source: canonical_name(source.name))

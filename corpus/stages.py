@@ -33,7 +33,7 @@ Test = Literal["at_least", "at_most", "one_of", "is_set"]
 class StageConfig(BaseModel):
     """The settings of a stage; a subclass adds its own, each with a default and a description."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False, validate_default=True)
 
     name: str | None = Field(
         default=None,

@@ -93,8 +93,8 @@ class Language(RecordStage):
                     difflib.get_close_matches(label.lower(), labels, NEAREST_LABELS, 0.5) or labels[:NEAREST_LABELS]
                 )
                 raise UsageError(
-                    f"stage {self.name}: keep: the model {path} has no label {label!r}. Of its {len(labels)} labels the "
-                    f"nearest: {', '.join(nearest)}."
+                    f"stage {self.name}: keep: the model {path} has no label {label!r}. "
+                    f"Nearest of its {len(labels)} labels: {', '.join(nearest)}."
                 )
 
     def measure(self, batch: TextBatch) -> dict[str, pa.Array]:

@@ -58,7 +58,7 @@ class StageEntry:
 class RunConfig(BaseModel):
     """Everything that a run is told: what to read, the stages in their order, where to write."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False, validate_default=True)
 
     input: InputConfig = Field(description="Which records to read and what their columns mean.")
     output: str | None = Field(default=None, min_length=1, description="The run folder; or the option --output.")

@@ -14,16 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from corpus.planning import InputPlan, plan_input
 from rich.console import Console
 
 from corpus.errors import ThresherError, UsageError
 from corpus.folder import Folder
+from corpus.planning import plan_input
+from corpus.planning_types import InputPlan
 from corpus.stages import Stage
 from pipelines.config import RunConfig, config_hash, dump_yaml, semantic_config
 from pipelines.options import Engine, choose_engine
+from pipelines.passes import compile_passes
 from pipelines.run_folder import begin, check_writable, file_states, inspect, locked, remove_run
 from reports.closing import close_books
+from reports.fates import stage_infos
 from reports.manifest import MANIFEST_NAME, REPORT_NAME, RUN_NAME, to_json
 from reports.verify import read_json
 
@@ -185,7 +188,7 @@ def _finish(
     books = close_books(
         folder,
         files=[file.file for file in plan.files],
-        stage_names=["input", *(stage.name for stage in stages)],
+        infos=stage_infos([(current.number, current.stages) for current in compile_passes(stages)], config.input),
         has_ids=config.input.id_column is not None,
     )
     records = books.report["records"]
@@ -239,8 +242,6 @@ def _warnings(config: RunConfig, plan: InputPlan, report: Mapping[str, Any], ren
 
 def describe_plan(config: RunConfig) -> dict[str, Any]:
     """Return what a run would do, from file sizes and Parquet footers alone."""
-    from pipelines.passes import compile_passes
-
     stages = config.build()
     plan = plan_input(config.input)
     rows = planned_rows(plan)

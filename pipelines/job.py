@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from corpus.planning import InputPlan
-
 from corpus.folder import Folder
+from corpus.planning_types import InputPlan
 from corpus.stages import Stage
 from pipelines.config import RunConfig
 from pipelines.passes import Pass, compile_passes
@@ -51,4 +50,4 @@ class Job:
 
 @lru_cache(maxsize=2)
 def _read_plan(root: str) -> InputPlan:
-    return InputPlan.from_json(Folder(root).read_bytes(PLAN_NAME))
+    return InputPlan.from_json(Folder(root).read_bytes(PLAN_NAME).decode())

@@ -11,10 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from corpus.planning import InputPlan
-
 from corpus.errors import ThresherError, UsageError
 from corpus.folder import TEMPORARY, Folder
+from corpus.planning_types import InputPlan
 from corpus.readers import read_item
 from pipelines.config import RunConfig
 from pipelines.job import PLAN_NAME
@@ -145,7 +144,7 @@ def remove_run(folder: Folder) -> None:
 def begin(folder: Folder, semantic: Mapping[str, Any], plan: InputPlan) -> None:
     """Write plan and state of a new run. Raises UsageError where the folder cannot be written."""
     try:
-        folder.write_bytes(PLAN_NAME, plan.to_json())
+        folder.write_bytes(PLAN_NAME, plan.to_json().encode())
         state = {"config": semantic, "files": file_states(plan)}
         folder.write_bytes(STATE_NAME, json.dumps(state).encode())
     except OSError as error:

@@ -17,7 +17,8 @@ import pyarrow as pa
 from apache_beam import pvalue
 
 from corpus.batch import DocumentBatch, split_chunk_key
-from corpus.columns import ColumnTypes, column_types
+from corpus.column_inference import column_types
+from corpus.column_types import ColumnTypes
 from corpus.readers import read_item
 from corpus.record_ids import count_repeated, id_partitions, pack_ids
 from corpus.shards import Shard, plan_shards

@@ -16,6 +16,7 @@ from corpus.staging import read_records, records_name
 from reports.counts import Counts, total_of
 from reports.dataset_card import dataset_card
 from reports.drop_report import build_report, check_conservation
+from reports.fates import StageInfo
 from reports.manifest import (
     CARD_NAME,
     CONFIG_NAME,
@@ -94,7 +95,7 @@ def _shard_statistics(folder: Folder, kind: str) -> list[dict[str, Any]]:
     return [json.loads(folder.read_bytes(name)) for name in names]
 
 
-def close_books(folder: Folder, files: Sequence[str], stage_names: Sequence[str], has_ids: bool) -> Books:
+def close_books(folder: Folder, files: Sequence[str], infos: Sequence[StageInfo], has_ids: bool) -> Books:
     """Return the accounts of a run whose shards are all written. Raises ThresherError unless they balance."""
     curated = _shard_statistics(folder, CURATED)
     tables = _shard_statistics(folder, TABLES)
@@ -102,7 +103,7 @@ def close_books(folder: Folder, files: Sequence[str], stage_names: Sequence[str]
     mixture = total_of(part["mixture"] for part in curated)
     outputs = tuple(OutputFile(**entry) for part in (*curated, *tables) for entry in part["files"])
     repeated = [json.loads(folder.read_bytes(name)) for name in folder.names("staging/repeated-ids")]
-    report = build_report(counts, stage_names, sum(entry["records"] for entry in repeated) if has_ids else None)
+    report = build_report(counts, infos, sum(entry["records"] for entry in repeated) if has_ids else None)
     ledger_rows = sum(entry.rows for entry in outputs if entry.name.startswith("ledger/"))
     check_conservation(report, mixture.get("sources", {}), ledger_rows)
     return Books(

@@ -10,26 +10,31 @@ from rich.table import Table
 
 from corpus.errors import ThresherError
 from reports.counts import Counts, add, balance, is_balanced
+from reports.fates import StageInfo
 
 MAX_NAMES = 10_000
+STAGE_COUNTS = ("entered", "dropped", "edited", "characters_in", "characters_out")
 
 
-def build_report(counts: Counts, stage_names: Sequence[str], repeated_ids: int | None) -> dict[str, Any]:
+def build_report(counts: Counts, infos: Sequence[StageInfo], repeated_ids: int | None) -> dict[str, Any]:
     """Return ``report.json`` from the summed counts of all table shards.
 
     Args:
-        stage_names: all stages in order, ``input`` first.
+        infos: all stages in order, ``input`` first.
         repeated_ids: records whose id an earlier record has; None where the input has no id column.
     """
     stages = []
     duplicates = {}
-    for name in stage_names:
-        entry = dict(counts.get("stages", {}).get(name, _no_stage()))
-        found = entry.pop("duplicates", None)
-        stages.append({"name": name, **entry})
+    for info in infos:
+        entry = counts["stages"][info.name]
+        found = entry.get("duplicates")
+        numbers = {name: entry[name] for name in STAGE_COUNTS}
+        stages.append(
+            {"name": info.name, **numbers, "rules": {rule.name: entry["rules"][rule.name] for rule in info.rules}}
+        )
         if found is not None:
             leaders = found.get("leaders", 0)
-            duplicates[name] = {**found, "achieved": found["copies_kept"] / leaders if leaders else 0.0}
+            duplicates[info.name] = {**found, "achieved": found["copies_kept"] / leaders if leaders else 0.0}
     records = {**balance(), **counts.get("records", {})}
     report = {
         "records": records,
@@ -43,10 +48,6 @@ def build_report(counts: Counts, stage_names: Sequence[str], repeated_ids: int |
     if repeated_ids is not None:
         report["repeated_ids"] = repeated_ids
     return report
-
-
-def _no_stage() -> dict[str, Any]:
-    return {"entered": 0, "dropped": 0, "edited": 0, "characters_in": 0, "characters_out": 0, "rules": {}}
 
 
 def _named(counts: Counts, group: str) -> Counts:

@@ -80,8 +80,8 @@ def read_piece(handle: BinaryIO) -> bytes:
 def decompressed(handle: BinaryIO, compression: Compression) -> Iterator[bytes]:
     """Yield the decompressed bytes of a file in pieces of bounded size, then raise FileFaultError if it ends badly.
 
-    Faults: ``file_truncated`` (ends inside a member, or is empty), ``file_corrupt`` (not in this format, damaged, a wrong
-    checksum, bytes after the last member), ``file_unreadable``.
+    Faults: ``file_truncated`` (ends inside a member, or is empty), ``file_corrupt`` (not in this format, damaged, a
+    wrong checksum, bytes after the last member), ``file_unreadable``.
     """
     source = Source(handle)
     member, starts = (_gz_member, _starts_gz) if compression == "gz" else (_zst_frame, _starts_zst)

@@ -18,7 +18,7 @@ from corpus.planning_types import Item
 from corpus.readers.faults import DeadLetter, dead_batch
 
 # The code points of the Unicode property White_Space (PropList.txt); the set has not changed since Unicode 6.3.
-WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 
 _BLOCK_ROWS = 1024
 _BLOCK_BYTES = 2 << 20

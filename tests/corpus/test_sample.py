@@ -105,6 +105,7 @@ def test_documents_of_a_package(tmp_path: Path) -> None:
             "alpha/guide.rst": f"Guide\n=====\n\n{PROSE}\r\n",
             "alpha/README.md": PROSE * 2,
             "alpha/short.txt": "too short",
+            "alpha/license_list.json": json.dumps([PROSE, PROSE]),
             "alpha/api.h": f"/**\n * Header. {PROSE}\n * {PROSE}\n * {PROSE}\n */\nint f(void);\n",
             "alpha/fast.pyx": f'def quick(int a):\n    """Quick. {PROSE}"""\n',
             "alpha/tests/test_alpha.py": SHARED,
@@ -195,6 +196,7 @@ def test_any_distribution_is_survived(tmp_path: Path) -> None:
     install(tmp_path, "alpha", {"shared.py": SHARED})
     install(tmp_path, "Beta_X", {"shared.py": SHARED, "beta.py": SHARED})
     install(tmp_path, "thresher", {"own.py": SHARED})
+    install(tmp_path, "python", {"python.py": SHARED})
     install(tmp_path, "undecodable", {"undecodable.py": SHARED}, metadata=b"Name: undecodable\n\xff\n\n")
     install(tmp_path, "nameless", {"nameless.py": SHARED}, metadata="Version: 1.0\n")
     install(tmp_path, "editable", {"__editable__.editable.pth": "/somewhere/else\n"})
