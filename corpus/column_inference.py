@@ -169,7 +169,8 @@ def plain_array(array: pa.Array) -> pa.Array:
     """Return the same values as an array of one of few types, so that files and readers do not differ by encoding.
 
     Dictionary and run-end encoded arrays become arrays of their values, string and binary kinds the 32-bit ones, all
-    kinds of lists ``list``, a map a list of structs (key, value), an extension type its storage. Children stay as they are.
+    kinds of lists ``list``, a map a list of structs (key, value), an extension type its storage. Children stay as they
+    are.
     """
     type_ = array.type
     if isinstance(array, pa.ExtensionArray):

@@ -134,10 +134,7 @@ def _struct_array(children: list[pa.Array], column_type: ColumnType, is_null: pa
 
 
 def _python_values(array: pa.Array) -> list[Any]:
-    """Return values that JSON can hold: bytes as base64, numbers that are not finite and other types as their text.
-
-    A map is a list of objects with ``key`` and ``value``.
-    """
+    """Return values that JSON can hold: bytes as base64, numbers that are not finite and other types as their text."""
     array = plain_array(array)
     type_ = array.type
     plain: list[Any]

@@ -34,6 +34,8 @@ KERNEL_LOSSES = (
 )
 MEMO_BYTES = 8 << 20
 """Size of the sums that are remembered, per thread."""
+MEMO_TEXT_BYTES = 8192
+"""Texts up to this size are summed by what is remembered; see ``corpus.fasttext_kernel``."""
 LANE = 8
 """Rows are padded with zeros to a multiple of so many numbers, which is one vector register."""
 
@@ -160,6 +162,9 @@ class KernelModel(FastTextModel):
         self._settings[kernel.BUCKETS] = file.header.buckets
         self._settings[kernel.WORDS] = file.words
         self._settings[kernel.PRUNED] = file.pruned is not None
+        # Scores by sigmoid have steps, at which another rounding shows: such a model always sums in fastText's order.
+        smooth = file.header.loss in (fasttext_model.HIERARCHICAL_SOFTMAX, fasttext_model.SOFTMAX)
+        self._settings[kernel.MEMO_TEXT_BYTES] = MEMO_TEXT_BYTES if smooth else 0
         self._entry_bytes = np.frombuffer(b"".join(file.entries), np.uint8)
         self._entry_offsets = np.cumsum([0, *map(len, file.entries)], dtype=np.int64)
         self._slots = np.full(1 << (2 * len(file.entries)).bit_length(), -1, np.int32)

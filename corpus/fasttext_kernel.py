@@ -4,13 +4,13 @@
 into a label. Hashes and rows are those of fastText 0.9 (``Dictionary::getLine``, ``Dictionary::computeSubwords``).
 
 Words repeat, and the sum of a word's rows depends on the word alone, so ``sum_rows`` remembers it in a table with two
-slots per set (the ``Memo`` of ``corpus.fasttext``). The key is the word itself, compared in full: up to 32 bytes in four
-integers; as no byte of a word is zero, zeros at the end mark a shorter one. Whether a word's sum is found or computed,
-it is the same to the bit.
+slots per set (the ``Memo`` of ``corpus.fasttext``). The key is the word itself, compared in full: up to 32 bytes in
+four integers; as no byte of a word is zero, zeros at the end mark a shorter one. Whether a word's sum is found or
+computed, it is the same to the bit.
 
 A text's sum taken word by word is rounded in other places than fastText's, which adds row by row in float32. That
 shifts scores by a few 1e-6 in short texts, but in long ones fastText's own rounding passes 1e-5 (7e-4 in one of
-1.3 MB). So a text above ``MEMO_TEXT_BYTES`` is summed row by row, in fastText's order.
+1.3 MB). So a text above the setting MEMO_TEXT_BYTES is summed row by row, in fastText's order.
 """
 
 from __future__ import annotations
@@ -29,11 +29,10 @@ Floats = npt.NDArray[np.float32]
 Flags = npt.NDArray[np.bool_]
 
 # Positions in the array of settings.
-SHORTEST, LONGEST, WORD_NGRAMS, BUCKETS, WORDS, PRUNED, FIRST_CHARACTERS = range(7)
-SETTINGS = 7
+SHORTEST, LONGEST, WORD_NGRAMS, BUCKETS, WORDS, PRUNED, FIRST_CHARACTERS, MEMO_TEXT_BYTES = range(8)
+SETTINGS = 8
 
 MEMO_KEY_BYTES = 32
-MEMO_TEXT_BYTES = 8192
 MEMO_HEAD = 16
 """Width of what precedes the sum in the memo, in float32: key, hash, row count + 1, and two numbers unused."""
 
@@ -55,7 +54,7 @@ _MODEL = (
 
 @inlined
 def _is_key(keys: Words, slot: int, key_0: np.uint64, key_1: np.uint64, key_2: np.uint64, key_3: np.uint64) -> bool:
-    return keys[slot, 0] == key_0 and keys[slot, 1] == key_1 and keys[slot, 2] == key_2 and keys[slot, 3] == key_3
+    return keys[slot, 0] == key_0 and keys[slot, 1] == key_1 and keys[slot, 2] == key_2 and keys[slot, 3] == key_3  # type: ignore[no-any-return]
 
 
 @inlined
@@ -74,7 +73,7 @@ def _find_entry(
             if position == end:
                 break
         slot = (slot + 1) & (len(slots) - 1)
-    return slot
+    return slot  # type: ignore[no-any-return]
 
 
 @kernel("void(Array(uint8, 1, 'C', True), Array(int64, 1, 'C', True), int32[::1])")
@@ -98,7 +97,7 @@ def fill_slots(entry_bytes: Bytes, entry_offsets: Longs, slots: Integers) -> Non
 def _row(bucket: np.uint64, settings: Longs, bitmap: Words, ranks: Integers, rows: Integers) -> int:
     """Return the row of an n-gram's bucket in the input matrix, or -1 if it was pruned."""
     if settings[PRUNED] == 0:
-        return settings[WORDS] + np.int64(bucket)
+        return settings[WORDS] + np.int64(bucket)  # type: ignore[no-any-return]
     block = np.int64(bucket >> _6)
     bits = bitmap[block]
     bit = bucket & _63
@@ -108,7 +107,7 @@ def _row(bucket: np.uint64, settings: Longs, bitmap: Words, ranks: Integers, row
     below = below - ((below >> _1) & _M1)
     below = (below & _M2) + ((below >> _2) & _M2)
     below = (below + (below >> _4)) & _M4
-    return np.int64(rows[ranks[block] + np.int32((below * _M8) >> _56)])
+    return np.int64(rows[ranks[block] + np.int32((below * _M8) >> _56)])  # type: ignore[no-any-return]
 
 
 @inlined
@@ -282,7 +281,7 @@ def sum_rows(
         total[:] = np.float32(0)
         count = 0
         tokens = 0
-        in_order = stop - position > MEMO_TEXT_BYTES
+        in_order = stop - position > settings[MEMO_TEXT_BYTES]
         while position < stop:
             if is_space(data[position]):
                 position += 1

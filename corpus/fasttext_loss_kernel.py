@@ -28,7 +28,7 @@ def _dot(vector: Floats, matrix: Floats, row: int) -> np.float32:
     total = np.float32(0)
     for dimension in range(matrix.shape[1]):
         total += vector[dimension] * matrix[row, dimension]
-    return total
+    return total  # type: ignore[no-any-return]
 
 
 _BEST = "void(Array(float32, 2, 'C', True), Array(boolean, 1, 'C', True), Array(float32, 2, 'C', True), "

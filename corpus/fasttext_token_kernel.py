@@ -27,7 +27,7 @@ _HIGH_BITS = np.uint64(0x8080808080808080)
 @inlined
 def hash_step(state: np.uint32, byte: np.uint8) -> np.uint32:
     """One step of FNV-1a as fastText takes it: the byte is signed, so from 128 up it flips the upper bits too."""
-    return np.uint32((state ^ np.uint32(np.int8(byte))) * _PRIME)
+    return np.uint32((state ^ np.uint32(np.int8(byte))) * _PRIME)  # type: ignore[no-any-return]
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -56,7 +56,7 @@ def _trailing_zeros(typing_context: Any, value: Any) -> Any:
 
 @inlined
 def is_space(byte: np.uint8) -> bool:
-    return byte <= 32 and (byte == 32 or byte == 0 or 9 <= byte <= 13)
+    return byte <= 32 and (byte == 32 or byte == 0 or 9 <= byte <= 13)  # type: ignore[return-value]
 
 
 @inlined

@@ -131,7 +131,10 @@ class RemoteFiles:
 
     def list(self, folder: str) -> list[FileInfo]:
         """Return the members of a folder, sorted by path; the marker object of the folder itself is none."""
-        members = [self._info(member) for member in self._ask(folder, self.store.ls)]
+        try:
+            members = [self._info(member) for member in self._ask(folder, self.store.ls)]
+        except FileNotFoundError:
+            return []
         return sorted((one for one in members if one.path != folder.rstrip("/")), key=lambda member: member.path)
 
     def _ask(self, path: str, question: Callable[[str], Any]) -> Any:

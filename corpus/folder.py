@@ -16,6 +16,8 @@ from typing import IO, Any, cast
 
 import pyarrow as pa
 
+from corpus.errors import ThresherError
+
 TEMPORARY = ".tmp-"
 
 
@@ -64,6 +66,11 @@ class Folder:
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(target)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise ThresherError(
+                f"{target}: cannot be written ({error.strerror or error}); make room or rights"
+            ) from error
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise

@@ -105,7 +105,7 @@ def _hashes_of_valid(array: pa.Array) -> UInt64:
             name = np.uint64(xxhash.xxh3_64_intdigest(kind.field(index).name.encode()))
             hashes += _mix(value_hashes(array.field(index)) ^ name)
         return _mix(hashes)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    if has_members(kind):
         return _hashes_of_lists(array)
     width = fixed_width(kind)
     if width:
@@ -115,10 +115,10 @@ def _hashes_of_valid(array: pa.Array) -> UInt64:
 
 
 def _hashes_of_lists(array: pa.Array) -> UInt64:
-    offsets = array.offsets.to_numpy().astype(np.int64)
+    offsets, values = list_members(array)
     lengths = np.diff(offsets)
-    members = value_hashes(array.values.slice(offsets[0], offsets[-1] - offsets[0]))
-    starts = offsets[:-1] - offsets[0]
+    members = value_hashes(values)
+    starts = offsets[:-1]
     index = np.arange(len(members)) - np.repeat(starts, lengths)
     sums = np.zeros(len(members) + 1, np.uint64)
     np.cumsum(_mix(members + (index + 1).astype(np.uint64) * _GOLDEN), out=sums[1:])
@@ -153,6 +153,28 @@ def is_text_or_bytes(kind: pa.DataType) -> bool:
         or pa.types.is_binary(kind)
         or pa.types.is_large_binary(kind)
     )
+
+
+def has_members(kind: pa.DataType) -> bool:
+    """Say whether values of a type are lists or maps."""
+    types = pa.types
+    return bool(
+        types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind) or types.is_map(kind)
+    )
+
+
+def list_members(array: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
+    """Return n + 1 offsets, and the values between them, of an array of n lists or maps (members are key and item)."""
+    if pa.types.is_fixed_size_list(array.type):
+        size = array.type.list_size
+        values = array.values.slice(array.offset * size, len(array) * size)
+        return np.arange(len(array) + 1) * size, values
+    offsets = array.offsets.to_numpy().astype(np.int64)
+    if pa.types.is_map(array.type):
+        values = pa.StructArray.from_arrays([array.keys, array.items], names=["key", "item"])
+    else:
+        values = array.values
+    return offsets - offsets[0], values.slice(offsets[0], offsets[-1] - offsets[0])
 
 
 def byte_offsets(array: pa.Array) -> npt.NDArray[np.int64]:

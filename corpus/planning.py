@@ -19,7 +19,7 @@ from corpus.inputs import InputConfig
 from corpus.planning_files import display_names, find_files, format_of
 from corpus.planning_types import InputPlan, Item, PlannedFile
 from corpus.readers.columns import COLUMN_TYPES, column_fault
-from corpus.readers.decompress import GZ_MAGIC, ZST_MAGIC
+from corpus.readers.decompress import GZ_MAGIC, ZST_MAGIC, Source
 from corpus.readers.faults import FileFaultError
 from corpus.readers.jsonl import open_for_reading, record_lines
 from corpus.readers.parquet import open_parquet
@@ -96,14 +96,12 @@ def _inspect(info: FileInfo, file: str, config: InputConfig) -> Inspected:
         if kind == "text" and config.layout == "pair":
             raise FileFaultError("wrong_columns", "a text file is one document, wanted are pairs; convert it to JSONL")
         with open_for_reading(item) as handle:
-            head = handle.read(4)
+            head = Source(handle).peek(4)
         if compression is None and (head[:2] == GZ_MAGIC or head == ZST_MAGIC):
             suffix = ".gz" if head[:2] == GZ_MAGIC else ".zst"
             raise FileFaultError("file_corrupt", f"the file is compressed; rename it to {info.name}{suffix}")
     except FileFaultError as fault:
         return _faulty(planned, item, fault)
-    except OSError as error:
-        return _faulty(planned, item, FileFaultError("file_unreadable", f"{error}; check disk and permission"))
     if kind == "jsonl" and compression is None:
         return planned, [replace(item, start=start, end=end) for start, end in _byte_ranges(info.size)], None
     return planned, [item], None
@@ -122,7 +120,7 @@ def _byte_ranges(size: int) -> list[tuple[int, int]]:
 
 
 def _inspect_parquet(planned: PlannedFile, item: Item, config: InputConfig) -> Inspected:
-    parquet, handle = open_parquet(planned.path, planned.size)
+    parquet, handle = open_parquet(planned.path)
     with handle:
         schema, metadata = parquet.schema_arrow, parquet.metadata
         planned = replace(planned, rows=metadata.num_rows)

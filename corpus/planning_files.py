@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from corpus.errors import UsageError
 from corpus.filesystem import FileInfo, Files, files_at, locate, redact, scheme_of
@@ -102,12 +103,16 @@ def _find_entry(entry: str, search: Search) -> None:
             elif "**" not in location.split("/"):  # what lies below is matched already
                 _take_folder(files, match, search)
     else:
-        raise UsageError(f"input.files: {redact(entry)}: no such file or folder in {os.getcwd()}")
+        raise UsageError(f"input.files: {redact(entry)}: no such file or folder{_where(location)}")
     if len(search.found) == before:
         seen = len(search.left_out) - left_before
         what = f"matches {seen} files, none with a known suffix ({KNOWN_SUFFIXES})" if seen else "matches no file"
         hint = "; a literal bracket is written [[]" if "[" in location and info is None else ""
         raise UsageError(f"input.files: {redact(entry)}: {what}{hint}; correct the entry or take it out")
+
+
+def _where(location: str) -> str:
+    return f" (relative paths start at {Path.cwd()})" if scheme_of(location) == "file" else ""
 
 
 def _take(info: FileInfo, search: Search) -> None:

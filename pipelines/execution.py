@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
@@ -148,29 +149,44 @@ def _run_pipeline(config: RunConfig, root: str, plan: InputPlan, engine: Engine,
     from pipelines.job import Job
     from pipelines.progress import ProgressBar
 
-    job = Job(config, root, planned_rows(plan), os.getpid() if engine.is_local else 0)
+    digest = hashlib.sha256(plan.to_json().encode()).hexdigest()
+    folder = Folder(root)
+    job = Job(config, root, planned_rows(plan), digest)
     with ProgressBar(root, len(plan.items), console):
         try:
-            pipeline = beam.Pipeline(options=PipelineOptions(list(engine.arguments)))
+            options = PipelineOptions(list(engine.arguments))
+            pipeline = beam.Pipeline(runner=_local_runner(engine, folder), options=options)
             build(pipeline, job)
             pipeline.run().wait_until_finish()
-        except ThresherError:
-            raise
         except Exception as error:
-            logging.getLogger(__name__).debug("the pipeline failed", exc_info=error)
-            raise ThresherError(
-                f"the run failed: {failure_message(error)}\nrun the same command again to go on"
-            ) from error
+            raise ThresherError(f"{failure_message(error)}\nrun the same command again to go on") from error
+
+
+def _local_runner(engine: Engine, folder: Folder) -> Any:
+    """Return a runner with our own worker processes, None where Beam's options decide."""
+    if not engine.has_own_workers:
+        return None
+    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+    from apache_beam.transforms.environments import SubprocessSDKEnvironment
+
+    from pipelines.worker import worker_command
+
+    log = folder.path("staging/workers.log") if folder.is_local else os.devnull
+    if logging.getLogger().isEnabledFor(logging.DEBUG):
+        log = ""
+    return FnApiRunner(SubprocessSDKEnvironment.from_command_string(worker_command(log)))
 
 
 def failure_message(error: BaseException) -> str:
     """Return what happened in a step, without the tracebacks that runners put into their errors."""
-    text = str(error)
+    text = f"{type(error).__name__}: {error}"
     lines = re.findall(r"^(?:[\w.]*\.)?(\w*(?:Error|Exception|Interrupt)): (.+)$", text, re.MULTILINE)
     if not lines:
-        return text.strip() or type(error).__name__
+        return text
     name, message = lines[-1]
     message = re.sub(r"\s*\[while running .*", "", message)
+    while nested := re.match(r"(?:[\w.]*\.)?(\w*(?:Error|Exception)): (.+)", message):
+        name, message = nested.groups()
     return message if name in ("ThresherError", "UsageError") else f"{name}: {message}"
 
 

@@ -22,13 +22,13 @@ class Job:
         config: the validated config.
         root: path or URI of the run folder.
         planned_rows: rows that the plan expects; exact for Parquet, an estimate for other formats.
-        driver: process id of the local driver, with which local workers end; 0 where workers are remote.
+        plan_digest: hash of the plan's file, so that a process never takes one run's plan for another's.
     """
 
     config: RunConfig
     root: str
     planned_rows: int
-    driver: int = 0
+    plan_digest: str
 
     @property
     def folder(self) -> Folder:
@@ -45,9 +45,9 @@ class Job:
 
     def plan(self) -> InputPlan:
         """Return the input plan of the run folder; read once per process."""
-        return _read_plan(self.root)
+        return _read_plan(self.root, self.plan_digest)
 
 
 @lru_cache(maxsize=2)
-def _read_plan(root: str) -> InputPlan:
+def _read_plan(root: str, digest: str) -> InputPlan:
     return InputPlan.from_json(Folder(root).read_bytes(PLAN_NAME).decode())

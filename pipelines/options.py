@@ -22,11 +22,13 @@ class Engine:
         arguments: the Beam options as a command line.
         is_local: whether the workers are processes of this run on this machine.
         workers: number of workers; 0 where the engine decides.
+        has_own_workers: whether the workers are processes that ``pipelines.worker`` starts.
     """
 
     arguments: tuple[str, ...]
     is_local: bool
     workers: int
+    has_own_workers: bool = False
 
 
 def choose_engine(arguments: Sequence[str]) -> Engine:
@@ -44,13 +46,11 @@ def choose_engine(arguments: Sequence[str]) -> Engine:
     workers = int(given.direct_num_workers) if given.direct_num_workers is not None else 0
     workers = workers or os.cpu_count() or 1
     mode = given.direct_running_mode or ("multi_processing" if workers > 1 else "in_memory")
-    local = [
-        "--runner=FnApiRunner",
-        f"--direct_num_workers={workers}",
-        f"--direct_running_mode={mode}",
-        "--no_save_main_session",
-    ]
-    return Engine((*local, *rest), is_local=True, workers=workers)
+    own = mode == "multi_processing"
+    local = ["--runner=FnApiRunner", f"--direct_num_workers={workers}", "--no_save_main_session"]
+    if not own:
+        local.append(f"--direct_running_mode={mode}")
+    return Engine((*local, *rest), is_local=True, workers=workers, has_own_workers=own)
 
 
 def _parse(arguments: Sequence[str], names: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:

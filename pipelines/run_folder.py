@@ -147,8 +147,8 @@ def begin(folder: Folder, semantic: Mapping[str, Any], plan: InputPlan) -> None:
         folder.write_bytes(PLAN_NAME, plan.to_json().encode())
         state = {"config": semantic, "files": file_states(plan)}
         folder.write_bytes(STATE_NAME, json.dumps(state).encode())
-    except OSError as error:
-        raise UsageError(f"output {folder.root}: {error.strerror or error}; give another --output") from None
+    except (OSError, ThresherError) as error:
+        raise UsageError(f"output {folder.root}: {error}; or give another --output") from None
 
 
 @contextmanager

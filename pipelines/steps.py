@@ -6,9 +6,6 @@ Every step may run twice for the same element, at the same time: files have plan
 from __future__ import annotations
 
 import json
-import os
-import threading
-import time
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
@@ -49,27 +46,10 @@ IDS_FOLDER = "staging/repeated-ids"
 
 
 class Step(beam.DoFn):  # type: ignore[misc]
-    """A step of a job. Local workers end with the driver, even if it was killed."""
-
-    _watch_started = False
+    """A step of a job."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
-
-    def setup(self) -> None:
-        """Start the watch over the driver, once per process."""
-        if self.job.driver not in (0, os.getpid()) and not Step._watch_started:
-            Step._watch_started = True
-            threading.Thread(target=_end_with, args=(self.job.driver,), daemon=True).start()
-
-
-def _end_with(driver: int) -> None:
-    while True:
-        try:
-            os.kill(driver, 0)
-        except OSError:
-            os._exit(1)
-        time.sleep(0.5)
 
 
 class ReadItems(Step):
@@ -94,7 +74,6 @@ class MarkRecordStage(Step):
 
     def setup(self) -> None:
         """Load the stage's kernels and models."""
-        super().setup()
         stage = self.job.stage(self.name)
         assert isinstance(stage, RecordStage)
         stage.prepare()
@@ -119,7 +98,6 @@ class PassStep(Step):
 
     def setup(self) -> None:
         """Build the stages of the pass."""
-        super().setup()
         self.current: Pass = self.job.passes()[self.number - 1]
         if self.current.feeds:
             self.current.feeds.prepare()
@@ -178,7 +156,6 @@ class Resolve(Step):
 
     def setup(self) -> None:
         """Build the stage."""
-        super().setup()
         stage = self.job.stage(self.name)
         assert isinstance(stage, CorpusStage)
         stage.prepare()
@@ -283,7 +260,6 @@ class WriteShard(Step):
 
     def setup(self) -> None:
         """Build the stages, for their rules and signals."""
-        super().setup()
         passes = [(current.number, current.stages) for current in self.job.passes()]
         self.infos = stage_infos(passes, self.job.config.input)
 

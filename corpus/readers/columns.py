@@ -12,7 +12,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from corpus.hashing import byte_offsets, fixed_width, is_text_or_bytes
+from corpus.hashing import byte_offsets, fixed_width, has_members, is_text_or_bytes, list_members
 from corpus.inputs import InputConfig
 
 Mask = npt.NDArray[np.bool_]
@@ -108,6 +108,8 @@ def as_text(array: pa.Array) -> tuple[pa.Array, Mask | None]:
 
 def invalid_utf8(array: pa.Array) -> Mask | None:
     """Return where values hold strings that are not UTF-8, at any depth; None if nowhere. pyarrow does not look."""
+    if isinstance(array, pa.ExtensionArray):
+        return invalid_utf8(array.storage)
     if not _has_strings(array.type):
         return None
     try:
@@ -155,11 +157,10 @@ def value_sizes(array: pa.Array) -> npt.NDArray[np.int64]:
         sizes = np.zeros(len(array), np.int64)
         for index in range(kind.num_fields):
             sizes += value_sizes(array.field(index))
-    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        offsets = array.offsets.to_numpy().astype(np.int64)
-        members = value_sizes(array.values.slice(offsets[0], offsets[-1] - offsets[0]))
-        sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(members)])
-        sizes = np.diff(sums[offsets - offsets[0]])
+    elif has_members(kind):
+        offsets, values = list_members(array)
+        sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(value_sizes(values))])
+        sizes = np.diff(sums[offsets])
     elif pa.types.is_boolean(kind) or fixed_width(kind):
         sizes = np.full(len(array), max(1, fixed_width(kind)), np.int64)
     else:

@@ -15,7 +15,7 @@ from typing import BinaryIO
 import zstandard
 
 from corpus.planning_types import Compression
-from corpus.readers.faults import FileFaultError
+from corpus.readers.faults import FileFaultError, reason
 
 READ_BYTES = 1 << 20
 OUTPUT_BYTES = 1 << 20
@@ -73,7 +73,7 @@ def read_piece(handle: BinaryIO) -> bytes:
     try:
         return handle.read(READ_BYTES)
     except Exception as error:  # the clients of object stores have their own exceptions
-        detail = f"reading failed ({type(error).__name__}: {error}); check disk, network and permission"
+        detail = f"reading failed ({reason(error)}); check disk, network and permission"
         raise FileFaultError("file_unreadable", detail) from error
 
 

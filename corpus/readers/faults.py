@@ -29,6 +29,13 @@ class RecordFaultError(Exception):
         self.detail = detail
 
 
+def reason(error: Exception) -> str:
+    """Return what an exception of an operating system or library says, without paths of the machine."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
 @dataclass(frozen=True)
 class DeadLetter:
     """One row of ``DEAD_SCHEMA`` but for the file; a null position marks a fault of the file."""

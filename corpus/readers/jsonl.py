@@ -20,7 +20,7 @@ from corpus.inputs import InputConfig
 from corpus.planning_types import Item
 from corpus.readers.chat import json_type, pair_of
 from corpus.readers.decompress import decompressed, read_piece
-from corpus.readers.faults import DeadLetter, FileFaultError, RecordFaultError
+from corpus.readers.faults import DeadLetter, FileFaultError, RecordFaultError, reason
 from corpus.readers.lines import MAX_LINE_BYTES, LongLine, is_blank, scan_lines, skip_first_line
 from corpus.readers.records import Chunker, RecordBuilder
 
@@ -97,7 +97,7 @@ def open_for_reading(item: Item, start: int = 0) -> Any:
     try:
         return open_file(item.path, start)
     except Exception as error:  # the clients of object stores have their own exceptions
-        detail = f"the file cannot be opened ({type(error).__name__}: {error}); check that it is there and readable"
+        detail = f"the file cannot be opened ({reason(error)}); check that it is there and readable"
         raise FileFaultError("file_unreadable", detail) from error
 
 

@@ -20,7 +20,7 @@ from corpus.filesystem import open_random, scheme_of
 from corpus.inputs import InputConfig
 from corpus.planning_types import Item
 from corpus.readers.columns import carried_columns, column_fault, plain_type, wanted_columns
-from corpus.readers.faults import DeadLetter, FileFaultError
+from corpus.readers.faults import DeadLetter, FileFaultError, reason
 from corpus.readers.parquet_rows import Converter, output_type
 from corpus.readers.records import Block, Chunker, batch_schema
 
@@ -39,16 +39,17 @@ _REMOTE_BUFFER_BYTES = 8 << 20
 _PRE_BUFFER_BYTES = 64 << 20
 
 
-def open_parquet(path: str, size: int) -> tuple[pq.ParquetFile, pa.NativeFile]:
+def open_parquet(path: str) -> tuple[pq.ParquetFile, pa.NativeFile]:
     """Open a Parquet file; return it with the file that it reads from. Raises FileFaultError."""
     try:
         handle = open_random(path)
         head = handle.read(4)
-        handle.seek(max(0, handle.size() - 4))
+        size = handle.size()
+        handle.seek(max(0, size - 4))
         tail = handle.read(4)
         handle.seek(0)
     except Exception as error:  # the clients of object stores have their own exceptions
-        detail = f"the file cannot be opened ({type(error).__name__}: {error}); check that it is there and readable"
+        detail = f"the file cannot be opened ({reason(error)}); check that it is there and readable"
         raise FileFaultError("file_unreadable", detail) from error
     if not head:
         raise FileFaultError("file_truncated", "the file is empty, which no Parquet file is; fetch or write it again")
@@ -76,7 +77,7 @@ def open_parquet(path: str, size: int) -> tuple[pq.ParquetFile, pa.NativeFile]:
             )
         parquet.schema_arrow  # noqa: B018  # types that Arrow does not know come out here
     except Exception as error:  # a damaged footer may fail in any way
-        detail = f"the footer is damaged ({_first_line(error)}); fetch or write the file again"
+        detail = f"the footer is damaged ({reason(error)}); fetch or write the file again"
         raise FileFaultError("file_corrupt", detail) from error
     return parquet, handle
 
@@ -89,7 +90,7 @@ def _compressed(parquet: pq.ParquetFile, group: int) -> int:
 def read_parquet(item: Item, config: InputConfig, batch_rows: int, batch_bytes: int) -> Iterator[DocumentBatch]:
     """Yield the batches of a Parquet item; see ``corpus.readers.read_item``."""
     try:
-        parquet, handle = open_parquet(item.path, 12)
+        parquet, handle = open_parquet(item.path)
         schema = parquet.schema_arrow
         fault = column_fault(schema, config)
         if fault is not None:
@@ -157,7 +158,7 @@ def _decoded(
             what = f"row group {group} breaks at row {position}: rows {position} to {end - 1} of the file are lost"
             remedy = "fetch or write the file again"
             yield FileFaultError(
-                "file_unreadable" if unreadable else "file_corrupt", f"{what} ({_first_line(error)}); {remedy}"
+                "file_unreadable" if unreadable else "file_corrupt", f"{what} ({reason(error)}); {remedy}"
             )
 
 
@@ -231,7 +232,3 @@ def _dictionary_page_size(header: bytes) -> int | None:
             return value >> 1
         shift += 7
     return None
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,47 @@
+"""A local worker process: Beam's own, that ends with the driver and leaves the terminal to it.
+
+Started as ``python -m pipelines.worker DRIVER_PID LOG``. What a worker says goes to the log file: errors travel to the
+driver with the result of their bundle, where they become one message.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+import threading
+import time
+
+
+def worker_command(log: str) -> str:
+    """Return the shell command that starts a worker of this process; an empty ``log`` leaves its errors on stderr."""
+    command = [sys.executable, "-m", "pipelines.worker", str(os.getpid()), log]
+    return f"exec {shlex.join(command)}"
+
+
+def _end_with(driver: int) -> None:
+    """End this process, whatever it does, once the driver is gone, even if that was killed."""
+    while True:
+        try:
+            os.kill(driver, 0)
+        except OSError:
+            os._exit(1)
+        time.sleep(0.2)
+
+
+def main() -> None:
+    """Run the worker until the driver has no more work."""
+    driver, log = int(sys.argv[1]), sys.argv[2]
+    # Ctrl-C reaches the whole process group; the driver answers it, and workers follow the driver.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=(driver,), daemon=True).start()
+    if log:
+        os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666), sys.stderr.fileno())
+    from apache_beam.runners.worker import sdk_worker_main
+
+    sdk_worker_main.main(sys.argv)
+
+
+if __name__ == "__main__":
+    main()
