@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from corpus import fasttext_model
 from corpus.errors import UsageError
-from corpus.fasttext_model import LABEL_PREFIX, Header, ModelFile
+from corpus.fasttext_model import LABEL_PREFIX, Floats, Header, ModelFile
 from corpus.text import text_buffers
 
 DEFAULT_MODEL_SHA256 = "8f3472cfe8738a7b6099e8e999c3cbfae0dcd15696aac7d7738a8039db603e83"
@@ -36,8 +36,6 @@ MEMO_BYTES = 8 << 20
 """Size of the sums that are remembered, per thread."""
 MEMO_TEXT_BYTES = 8192
 """Texts up to this size are summed by what is remembered; see ``corpus.fasttext_kernel``."""
-LANE = 8
-"""Rows are padded with zeros to a multiple of so many numbers, which is one vector register."""
 
 
 def file_digest(path: str) -> str:
@@ -148,20 +146,21 @@ class KernelModel(FastTextModel):
     def __init__(self, file: ModelFile, digest: str) -> None:
         from corpus import fasttext_kernel as kernel
         from corpus import fasttext_loss_kernel as losses
+        from corpus import fasttext_rows_kernel as rows
 
         self.labels = file.labels
         self.digest = digest
         self._kernel, self._losses = kernel, losses
         self._loss = file.header.loss
         self._threads = threading.local()
-        self._input, self._output = _padded(file.input), _padded(file.output)
+        matrix, self._bitmap, self._ranks = _by_bucket(file)
+        self._input, self._output = _padded(matrix, rows.LANE), _padded(file.output, rows.LANE)
         self._settings = np.zeros(kernel.SETTINGS, np.int64)
         self._settings[kernel.SHORTEST] = file.header.shortest_ngram
         self._settings[kernel.LONGEST] = file.header.longest_ngram
         self._settings[kernel.WORD_NGRAMS] = file.header.word_ngrams
         self._settings[kernel.BUCKETS] = file.header.buckets
         self._settings[kernel.WORDS] = file.words
-        self._settings[kernel.PRUNED] = file.pruned is not None
         # Scores by sigmoid have steps, at which another rounding shows: such a model always sums in fastText's order.
         smooth = file.header.loss in (fasttext_model.HIERARCHICAL_SOFTMAX, fasttext_model.SOFTMAX)
         self._settings[kernel.MEMO_TEXT_BYTES] = MEMO_TEXT_BYTES if smooth else 0
@@ -169,7 +168,6 @@ class KernelModel(FastTextModel):
         self._entry_offsets = np.cumsum([0, *map(len, file.entries)], dtype=np.int64)
         self._slots = np.full(1 << (2 * len(file.entries)).bit_length(), -1, np.int32)
         kernel.fill_slots(self._entry_bytes, self._entry_offsets, self._slots)
-        self._bitmap, self._ranks, self._rows = _pruned_index(file)
         self._children, self._places = huffman_tree(file.label_counts)
         steps, limit = losses.SIGMOID_STEPS, losses.SIGMOID_LIMIT
         positions = np.arange(steps + 1, dtype=np.float32) * np.float32(2 * limit) / np.float32(steps) - limit
@@ -192,7 +190,7 @@ class KernelModel(FastTextModel):
         offsets, data = text_buffers(texts)
         kernel.sum_rows(
             data, offsets, alive, settings, self._entry_bytes, self._entry_offsets, self._slots,
-            self._bitmap, self._ranks, self._rows, self._input, memo.keys, memo.sums, means, known,
+            self._bitmap, self._ranks, self._input, memo.keys, memo.sums, means, known,
         )  # fmt: skip
         if self._loss == fasttext_model.HIERARCHICAL_SOFTMAX:
             losses.best_by_tree(means, known, self._output, self._children, self._places, best, scores)
@@ -277,20 +275,24 @@ def huffman_tree(counts: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int32], 
     return children, places
 
 
-def _padded(matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    missing = -matrix.shape[1] % LANE
+def _padded(matrix: Floats, lane: int) -> Floats:
+    """Return the matrix with columns of zeros up to a multiple of ``lane``."""
+    missing = -matrix.shape[1] % lane
     return np.pad(matrix, ((0, 0), (0, missing))) if missing else np.ascontiguousarray(matrix)
 
 
-def _pruned_index(file: ModelFile) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Return bitmap, ranks and rows of ``sum_rows``; of an n-gram listed twice the last row holds."""
+def _by_bucket(file: ModelFile) -> tuple[Floats, npt.NDArray[np.uint64], npt.NDArray[np.int32]]:
+    """Return the input matrix with n-grams in the order of their buckets, bitmap and ranks, as ``sum_rows`` wants them.
+
+    Of an n-gram that is listed twice the last row holds, as in fastText.
+    """
     if file.pruned is None:
-        return np.zeros(0, np.uint64), np.zeros(0, np.int32), np.zeros(0, np.int32)
+        return file.input, np.zeros(0, np.uint64), np.zeros(0, np.int32)
     buckets, last = np.unique(file.pruned[::-1, 0], return_index=True)
-    rows = (file.pruned[::-1, 1][last] + file.words).astype(np.int32)
+    rows = file.pruned[::-1, 1][last] + file.words
     bitmap = np.zeros(file.header.buckets // 64 + 1, np.uint64)
     blocks = buckets.astype(np.int64) // 64
     np.bitwise_or.at(bitmap, blocks, np.uint64(1) << (buckets % 64).astype(np.uint64))
     ranks = np.zeros(len(bitmap), np.int32)
     ranks[1:] = np.cumsum(np.bincount(blocks, minlength=len(bitmap)))[:-1]
-    return bitmap, ranks, rows
+    return np.concatenate([file.input[: file.words], file.input[rows]]), bitmap, ranks

@@ -18,6 +18,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from corpus.fasttext_rows_kernel import add_buckets, add_row, has_row, row_of
 from corpus.fasttext_token_kernel import BASIS, cut, hash_step, is_space, next_part
 from corpus.jit import inlined, kernel
 
@@ -29,8 +30,11 @@ Floats = npt.NDArray[np.float32]
 Flags = npt.NDArray[np.bool_]
 
 # Positions in the array of settings.
-SHORTEST, LONGEST, WORD_NGRAMS, BUCKETS, WORDS, PRUNED, FIRST_CHARACTERS, MEMO_TEXT_BYTES = range(8)
-SETTINGS = 8
+SHORTEST, LONGEST, WORD_NGRAMS, BUCKETS, WORDS, FIRST_CHARACTERS, MEMO_TEXT_BYTES = range(7)
+SETTINGS = 7
+
+PENDING = 1024
+"""From how many n-grams on their rows are added."""
 
 MEMO_KEY_BYTES = 32
 MEMO_HEAD = 16
@@ -38,17 +42,14 @@ MEMO_HEAD = 16
 
 _WORD_FACTOR = np.uint64(116049371)
 _MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9))
-_6, _32, _56 = np.uint64(6), np.uint64(32), np.uint64(56)
-_63, _1, _2, _4 = np.uint64(63), np.uint64(1), np.uint64(2), np.uint64(4)
-_M1, _M2, _M4 = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333), np.uint64(0x0F0F0F0F0F0F0F0F)
-_M8 = np.uint64(0x0101010101010101)
+_1, _32 = np.uint64(1), np.uint64(32)
 _END_OF_LINE = np.uint64(0x3E732F3C)  # "</s>" as a key
 _LABEL_TOKEN = -1
 _LABEL_PREFIX = b"__label__"
 
 _MODEL = (
     "Array(int64, 1, 'C', True), Array(uint8, 1, 'C', True), Array(int64, 1, 'C', True), Array(int32, 1, 'C', True), "
-    "Array(uint64, 1, 'C', True), Array(int32, 1, 'C', True), Array(int32, 1, 'C', True), Array(float32, 2, 'C', True)"
+    "Array(uint64, 1, 'C', True), Array(int32, 1, 'C', True), Array(float32, 2, 'C', True)"
 )
 
 
@@ -94,29 +95,6 @@ def fill_slots(entry_bytes: Bytes, entry_offsets: Longs, slots: Integers) -> Non
 
 
 @inlined
-def _row(bucket: np.uint64, settings: Longs, bitmap: Words, ranks: Integers, rows: Integers) -> int:
-    """Return the row of an n-gram's bucket in the input matrix, or -1 if it was pruned."""
-    if settings[PRUNED] == 0:
-        return settings[WORDS] + np.int64(bucket)  # type: ignore[no-any-return]
-    block = np.int64(bucket >> _6)
-    bits = bitmap[block]
-    bit = bucket & _63
-    if (bits >> bit) & _1 == 0:
-        return -1
-    below = bits & ((_1 << bit) - _1)
-    below = below - ((below >> _1) & _M1)
-    below = (below & _M2) + ((below >> _2) & _M2)
-    below = (below + (below >> _4)) & _M4
-    return np.int64(rows[ranks[block] + np.int32((below * _M8) >> _56)])  # type: ignore[no-any-return]
-
-
-@inlined
-def _add_row(total: Floats, matrix: Floats, row: int) -> None:
-    for dimension in range(matrix.shape[1]):
-        total[dimension] += matrix[row, dimension]
-
-
-@inlined
 def _add_token(
     data: Bytes,
     begin: int,
@@ -127,9 +105,9 @@ def _add_token(
     slots: Integers,
     bitmap: Words,
     ranks: Integers,
-    rows: Integers,
     matrix: Floats,
     padded: Bytes,
+    pending: Longs,
     total: Floats,
 ) -> tuple[int, np.uint32]:
     """Add a token's rows to ``total``, one by one in fastText's order.
@@ -145,7 +123,7 @@ def _add_token(
         return _LABEL_TOKEN, state
     count = 0
     if entry >= 0:
-        _add_row(total, matrix, entry)
+        add_row(total, matrix, entry)
         count = 1
     elif end - begin >= len(_LABEL_PREFIX):
         matching = 0
@@ -164,6 +142,7 @@ def _add_token(
     for position in range(end - begin):
         padded[position + 1] = data[begin + position]
     padded[size - 1] = np.uint8(62)  # >
+    waiting = 0
     for start in range(size):
         if padded[start] & 0xC0 == 0x80:
             continue
@@ -183,11 +162,15 @@ def _add_token(
                 bucket -= ((bucket * reciprocal) >> _32) * buckets
                 if bucket >= buckets:
                     bucket -= buckets
-                row = _row(bucket, settings, bitmap, ranks, rows)
-                if row >= 0:
-                    _add_row(total, matrix, row)
-                    count += 1
-    return count, state
+                # No branch, since nobody can foretell it: the next one overwrites a bucket that has no row.
+                pending[waiting] = np.int64(bucket)
+                waiting += np.int64(has_row(bucket, bitmap))
+        if waiting >= PENDING:
+            add_buckets(total, matrix, settings[WORDS], bitmap, ranks, pending, waiting)
+            count += waiting
+            waiting = 0
+    add_buckets(total, matrix, settings[WORDS], bitmap, ranks, pending, waiting)
+    return count + waiting, state
 
 
 @inlined
@@ -197,7 +180,6 @@ def _add_word_ngrams(
     settings: Longs,
     bitmap: Words,
     ranks: Integers,
-    rows: Integers,
     matrix: Floats,
     total: Floats,
 ) -> int:
@@ -207,9 +189,9 @@ def _add_word_ngrams(
         state = np.uint64(np.int64(hashes[first]))
         for last in range(first + 1, min(tokens, first + settings[WORD_NGRAMS])):
             state = np.uint64(state * _WORD_FACTOR + np.uint64(np.int64(hashes[last])))
-            row = _row(state % np.uint64(settings[BUCKETS]), settings, bitmap, ranks, rows)
-            if row >= 0:
-                _add_row(total, matrix, row)
+            bucket = state % np.uint64(settings[BUCKETS])
+            if has_row(bucket, bitmap):
+                add_row(total, matrix, row_of(bucket, settings[WORDS], bitmap, ranks))
                 count += 1
     return count
 
@@ -229,7 +211,6 @@ def sum_rows(
     slots: Integers,
     bitmap: Words,
     ranks: Integers,
-    rows: Integers,
     matrix: Floats,
     memo_keys: Words,
     memo_sums: Floats,
@@ -246,8 +227,7 @@ def sum_rows(
         entry_bytes, entry_offsets, slots: the dictionary, see ``fill_slots``.
         bitmap: uint64, one bit per bucket, set where the n-gram has a row; empty where all have one.
         ranks: int32 per element of ``bitmap``, the bits set before it.
-        rows: int32 per bit set, the row of the n-gram in ``matrix``.
-        matrix: float32 [rows, dimension].
+        matrix: float32 [rows, dimension]; words first, then n-grams in the order of their buckets.
         memo_keys, memo_sums: what is known of words, as two views of the same memory; see ``Memo``. Changed.
         means: float32 [n, dimension], written where ``known``.
         known: bool [n], written: whether the text has any row at all.
@@ -259,6 +239,7 @@ def sum_rows(
         if alive[text]:
             longest_text = max(longest_text, np.int64(offsets[text + 1]) - offsets[text])
     padded = np.empty(longest_text + 2, np.uint8)
+    pending = np.empty(PENDING + min(longest_text + 2, max(settings[LONGEST], 0)) + 1, np.int64)
     hashes = np.empty(longest_text // 2 + 2 if settings[WORD_NGRAMS] > 1 else 0, np.int32)
     line_end = np.array([60, 47, 115, 62], np.uint8)
     end_count, end_hash = 0, BASIS
@@ -304,7 +285,7 @@ def sum_rows(
             if in_order or position - begin > MEMO_KEY_BYTES:
                 found, state = _add_token(
                     data, begin, position, settings, entry_bytes, entry_offsets, slots,
-                    bitmap, ranks, rows, matrix, padded, total,
+                    bitmap, ranks, matrix, padded, pending, total,
                 )  # fmt: skip
             else:
                 mixed = (key_0 ^ (key_1 * _MIX[1])) * _MIX[0] + (key_2 ^ (key_3 * _MIX[1])) * _MIX[2]
@@ -319,7 +300,7 @@ def sum_rows(
                         sum_of_token[:] = np.float32(0)
                         found, state = _add_token(
                             data, begin, position, settings, entry_bytes, entry_offsets, slots,
-                            bitmap, ranks, rows, matrix, padded, sum_of_token,
+                            bitmap, ranks, matrix, padded, pending, sum_of_token,
                         )  # fmt: skip
                         memo_keys[slot, 0], memo_keys[slot, 1] = key_0, key_1
                         memo_keys[slot, 2], memo_keys[slot, 3] = key_2, key_3
@@ -335,11 +316,11 @@ def sum_rows(
                     hashes[tokens] = np.int32(state)
                     tokens += 1
         if end_count:
-            _add_row(total, matrix, end_entry)
+            add_row(total, matrix, end_entry)
             count += 1
         if settings[WORD_NGRAMS] > 1:
             hashes[tokens] = np.int32(end_hash)
-            count += _add_word_ngrams(hashes, tokens + 1, settings, bitmap, ranks, rows, matrix, total)
+            count += _add_word_ngrams(hashes, tokens + 1, settings, bitmap, ranks, matrix, total)
         if count > 0:
             known[text] = True
             share = np.float32(1.0 / count)

@@ -13,7 +13,7 @@ import re
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, Protocol, cast
 from urllib.parse import unquote
@@ -33,7 +33,7 @@ _SECRET_PARAMETER = re.compile(
     r"([?&][^=&?/]*(?:token|secret|key|sig|signature|password|credential|x-amz)[^=&/]*=)[^&]*", re.IGNORECASE
 )
 _ENVIRONMENT = {
-    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile in ~/.aws",
+    "s3": "the AWS_ variables, or a profile in ~/.aws",
     "gs": "GOOGLE_APPLICATION_CREDENTIALS, or `gcloud auth application-default login`",
     "hf": "HF_TOKEN, or `hf auth login`",
 }
@@ -132,7 +132,7 @@ class RemoteFiles:
     def list(self, folder: str) -> list[FileInfo]:
         """Return the members of a folder, sorted by path; the marker object of the folder itself is none."""
         try:
-            members = [self._info(member) for member in self._ask(folder, self.store.ls)]
+            members = [self._info(member) for member in self._ask(folder, partial(self.store.ls, detail=True))]
         except FileNotFoundError:
             return []
         return sorted((one for one in members if one.path != folder.rstrip("/")), key=lambda member: member.path)

@@ -70,6 +70,10 @@ class Language(RecordStage):
             rules.append(Rule("minimum_score", "score", "at_least", float(self.config.minimum_score)))
         return tuple(rules)
 
+    def curated_columns(self) -> Mapping[str, str]:
+        """Return the columns of label and score."""
+        return {"language": "label", "language_score": "score"}
+
     def fingerprint(self) -> Mapping[str, str]:
         """Return the SHA-256 of the model. Raises UsageError if it cannot be read."""
         from corpus.fasttext import file_digest

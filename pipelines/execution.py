@@ -25,7 +25,7 @@ from corpus.stages import Stage
 from pipelines.config import RunConfig, config_hash, dump_yaml, semantic_config
 from pipelines.options import Engine, choose_engine
 from pipelines.passes import compile_passes
-from pipelines.run_folder import begin, check_writable, file_states, inspect, locked, remove_run
+from pipelines.run_folder import begin, check_writable, file_states, inspect, locked, remove_half_files, remove_run
 from reports.closing import close_books
 from reports.fates import stage_infos
 from reports.manifest import MANIFEST_NAME, REPORT_NAME, RUN_NAME, to_json
@@ -128,6 +128,7 @@ def execute(
     with locked(folder):
         if state == "unfinished":
             console.print(f"{config.output}: going on with an unfinished run")
+            remove_half_files(folder)
         _run_pipeline(config, root, plan, engine, console)
         return _finish(config, root, plan, semantic, stages, engine, started, clean)
 

@@ -141,6 +141,13 @@ def remove_run(folder: Folder) -> None:
     folder.remove_empty_folders()
 
 
+def remove_half_files(folder: Folder) -> None:
+    """Remove what a killed process was writing; call it with the folder locked."""
+    for name in folder.names():
+        if name.rsplit("/", 1)[-1].startswith(TEMPORARY):
+            folder.remove(name)
+
+
 def begin(folder: Folder, semantic: Mapping[str, Any], plan: InputPlan) -> None:
     """Write plan and state of a new run. Raises UsageError where the folder cannot be written."""
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -31,8 +32,8 @@ class RecordFaultError(Exception):
 
 def reason(error: Exception) -> str:
     """Return what an exception of an operating system or library says, without paths of the machine."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno)
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 

@@ -17,6 +17,7 @@ from corpus.batch import DocumentBatch
 from corpus.filesystem import open_file
 from corpus.hashing import in_sample, sample_seed
 from corpus.inputs import InputConfig
+from corpus.json_text import dump_json
 from corpus.planning_types import Item
 from corpus.readers.chat import json_type, pair_of
 from corpus.readers.decompress import decompressed, read_piece
@@ -133,6 +134,9 @@ class LineDecoder:
         except RecordFaultError as fault:
             raw = line[:-1] if line.endswith(b"\r") else line
             self.builder.add_dead(DeadLetter(source, position, fault.error, fault.detail, raw))
+        except RecursionError:
+            detail = "the line is nested too deeply to be read; flatten it"
+            self.builder.add_dead(DeadLetter(source, position, "malformed_json", detail, line))
 
     def _add_record(self, position: int, line: bytes, record: dict[str, Any], source: str | None) -> None:
         if self._messages is not None:
@@ -147,7 +151,7 @@ class LineDecoder:
                 texts.append(text)
         if self._carried is not None:
             record = {key: value for key, value in record.items() if key in self._carried}
-        carried = orjson.dumps(record)
+        carried = dump_json(record).encode()
         if _EXPONENT.search(carried):
             exact = _decode_exactly(line)
             record = {key: exact[key] for key in record}

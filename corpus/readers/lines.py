@@ -24,6 +24,8 @@ def scan_lines(pieces: Iterable[bytes], offset: int = 0, end: int | None = None)
     last line needs no newline. A line over ``MAX_LINE_BYTES`` comes as a ``LongLine``. An error that ``pieces`` raises
     passes through after all lines that were complete; what follows the last newline is then no line.
     """
+    if end is not None and offset >= end:
+        return
     parts: list[bytes] = []
     held = 0
     position = offset

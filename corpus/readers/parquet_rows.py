@@ -134,13 +134,11 @@ class Converter:
             invalid = invalid_utf8(column)
         else:
             column, misfit = fit_column(array, kind)
-            if misfit is not None and is_textual(array.type):
-                invalid = misfit
-            else:
-                invalid = None
-                if misfit is not None:
-                    detail = f"{name} is {array.type} with a value that is no {kind}; correct it or input.columns"
-                    faults.add(misfit, "misfit_column", detail)
+            text = is_textual(array.type) and output_type(kind, array.type) == pa.string()
+            invalid = misfit if text else None
+            if misfit is not None and not text:
+                detail = f"{name} is {array.type} with a value that is no {kind}; correct it or input.columns"
+                faults.add(misfit, "misfit_column", detail)
         if invalid is not None:
             faults.add(invalid, "invalid_utf8", f"{name} is not UTF-8; convert it to UTF-8")
         return column
