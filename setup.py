@@ -53,5 +53,5 @@ setup(
         "models": MODELS,
         "test": TEST,
     },
-    entry_points={"console_scripts": ["thresher = pipelines.cli:main"]},
+    entry_points={"console_scripts": ["thresher = pipelines.cli:console"]},
 )

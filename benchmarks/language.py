@@ -11,12 +11,15 @@ with a pinned version (made below the work folder when missing). Repetitions are
 texts once, then all do them again. Bindings get Python strings without newlines, one call per text or one per batch,
 whichever their interface has; ours gets Arrow arrays of 8,192 texts, in a new thread each time, so that nothing is
 remembered from the repetition before. What is timed ends with the label and score of every text.
+Where the system can, every process is bound to the same core: fasttext-new spreads a batch over all cores, and the
+comparison is per core.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -40,7 +43,9 @@ BATCH_ROWS = 8192
 
 # What a binding's process runs: says ready, then does all texts once per line that it is sent.
 WORKER = """
-import json, sys, time
+import json, os, sys, time
+if hasattr(os, "sched_setaffinity"):
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 name, model_path, text_path = sys.argv[1:]
 texts = json.load(open(text_path, encoding="utf-8"))
 if name == "fasttext-new":
@@ -116,6 +121,9 @@ def agreement(texts: list[str], model_path: str) -> dict[str, Any]:
 def run_ours(model_path: str, text_path: str) -> None:
     """Be the process of our own inference; the same protocol as ``WORKER``."""
     import threading
+
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
     import numpy as np
     import pyarrow as pa

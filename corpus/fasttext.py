@@ -150,24 +150,32 @@ class KernelModel(FastTextModel):
 
         self.labels = file.labels
         self.digest = digest
-        self._kernel, self._losses = kernel, losses
+        self._kernel, self._losses, self._first_characters = kernel, losses, rows.FIRST_CHARACTERS
         self._loss = file.header.loss
         self._threads = threading.local()
-        matrix, self._bitmap, self._ranks = _by_bucket(file)
-        self._input, self._output = _padded(matrix, rows.LANE), _padded(file.output, rows.LANE)
-        self._settings = np.zeros(kernel.SETTINGS, np.int64)
-        self._settings[kernel.SHORTEST] = file.header.shortest_ngram
-        self._settings[kernel.LONGEST] = file.header.longest_ngram
-        self._settings[kernel.WORD_NGRAMS] = file.header.word_ngrams
-        self._settings[kernel.BUCKETS] = file.header.buckets
-        self._settings[kernel.WORDS] = file.words
+        matrix, bitmap, ranks = _by_bucket(file)
+        matrix = _padded(matrix, rows.LANE)
+        self._output = _padded(file.output, rows.LANE)
+        slots = np.full(1 << (2 * len(file.entries)).bit_length(), -1, np.int32)
         # Scores by sigmoid have steps, at which another rounding shows: such a model always sums in fastText's order.
         smooth = file.header.loss in (fasttext_model.HIERARCHICAL_SOFTMAX, fasttext_model.SOFTMAX)
-        self._settings[kernel.MEMO_TEXT_BYTES] = MEMO_TEXT_BYTES if smooth else 0
-        self._entry_bytes = np.frombuffer(b"".join(file.entries), np.uint8)
-        self._entry_offsets = np.cumsum([0, *map(len, file.entries)], dtype=np.int64)
-        self._slots = np.full(1 << (2 * len(file.entries)).bit_length(), -1, np.int32)
-        kernel.fill_slots(self._entry_bytes, self._entry_offsets, self._slots)
+        self._settings = np.zeros(rows.SETTINGS, np.int64)
+        for place, value in (
+            (rows.SHORTEST, file.header.shortest_ngram),
+            (rows.LONGEST, file.header.longest_ngram),
+            (rows.WORD_NGRAMS, file.header.word_ngrams),
+            (rows.BUCKETS, file.header.buckets),
+            (rows.WORDS, file.words),
+            (rows.PRUNED, file.pruned is not None),
+            (rows.WIDTH, matrix.shape[1]),
+            (rows.SLOT_MASK, len(slots) - 1),
+            (rows.MEMO_TEXT_BYTES, MEMO_TEXT_BYTES if smooth else 0),
+        ):
+            self._settings[place] = value
+        entry_bytes = np.frombuffer(b"".join(file.entries), np.uint8)
+        entry_offsets = np.cumsum([0, *map(len, file.entries)], dtype=np.int64)
+        self._model = (entry_bytes, entry_offsets, slots, bitmap, ranks, matrix)
+        kernel.fill_slots(self._settings, *self._model, slots)
         self._children, self._places = huffman_tree(file.label_counts)
         steps, limit = losses.SIGMOID_STEPS, losses.SIGMOID_LIMIT
         positions = np.arange(steps + 1, dtype=np.float32) * np.float32(2 * limit) / np.float32(steps) - limit
@@ -177,21 +185,20 @@ class KernelModel(FastTextModel):
         self, texts: pa.StringArray, alive: npt.NDArray[np.bool_], first_characters: int
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
         kernel, losses = self._kernel, self._losses
+        width = self._output.shape[1]
         memo = getattr(self._threads, "memo", None)
         if memo is None:
-            memo = self._threads.memo = Memo(kernel.MEMO_HEAD, self._input.shape[1])
+            memo = self._threads.memo = Memo(kernel.MEMO_HEAD, width)
         settings = self._settings.copy()
-        settings[kernel.FIRST_CHARACTERS] = first_characters
+        settings[self._first_characters] = first_characters
         count = len(texts)
-        means = np.empty((count, self._input.shape[1]), np.float32)
+        means = np.empty((count, width), np.float32)
         known = np.empty(count, np.bool_)
         best = np.full(count, -1, np.int32)
         scores = np.zeros(count, np.float64)
         offsets, data = text_buffers(texts)
-        kernel.sum_rows(
-            data, offsets, alive, settings, self._entry_bytes, self._entry_offsets, self._slots,
-            self._bitmap, self._ranks, self._input, memo.keys, memo.sums, means, known,
-        )  # fmt: skip
+        scratch = kernel.scratch_arrays(settings, int(np.diff(offsets).max(initial=0)))
+        kernel.sum_rows(data, offsets, alive, settings, *self._model, *scratch, memo.keys, memo.sums, means, known)
         if self._loss == fasttext_model.HIERARCHICAL_SOFTMAX:
             losses.best_by_tree(means, known, self._output, self._children, self._places, best, scores)
         elif self._loss == fasttext_model.SOFTMAX:

@@ -1,7 +1,8 @@
-"""Tokens as fastText cuts them from bytes, and their hash, compiled: parts of ``corpus.fasttext_kernel``.
+"""Tokens as fastText cuts them from bytes, and their hash, compiled; for ``corpus.fasttext_kernel``.
 
 Tokens stand between the bytes space, tab, line feed, vertical tab, form feed, carriage return and NUL, and no others
-(``Dictionary::readWord`` of fastText 0.9).
+(``Dictionary::readWord`` of fastText 0.9). Arrays come as pointers: for an array, a helper would count references,
+which takes longer than the helper.
 """
 
 from __future__ import annotations
@@ -9,16 +10,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
 from corpus.jit import inlined
+from corpus.text import Bytes
 
-Bytes = npt.NDArray[np.uint8]
-
-BASIS, _PRIME = np.uint32(2166136261), np.uint32(16777619)
+BASIS, PRIME = np.uint32(2166136261), np.uint32(16777619)
 _1, _3 = np.uint64(1), np.uint64(3)
 _SPACES_AND_ONE = np.uint64(0x2121212121212121)
 _HIGH_BITS = np.uint64(0x8080808080808080)
@@ -27,21 +26,18 @@ _HIGH_BITS = np.uint64(0x8080808080808080)
 @inlined
 def hash_step(state: np.uint32, byte: np.uint8) -> np.uint32:
     """One step of FNV-1a as fastText takes it: the byte is signed, so from 128 up it flips the upper bits too."""
-    return np.uint32((state ^ np.uint32(np.int8(byte))) * _PRIME)  # type: ignore[no-any-return]
+    return np.uint32((state ^ np.uint32(np.int8(byte))) * PRIME)  # type: ignore[no-any-return]
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def _load(typing_context: Any, array: Any, position: Any) -> Any:
-    """Eight bytes of an array from a byte position on, the first one lowest; in the processor one load."""
+def _load(typing_context: Any, data: Any, position: Any) -> Any:
+    """Eight bytes from a byte position on, the first one lowest; in the processor one load."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        view = context.make_array(array)(context, builder, arguments[0])
-        pointer = builder.gep(view.data, [arguments[1]])
-        value = builder.load(builder.bitcast(pointer, ir.IntType(64).as_pointer()))
-        value.align = 1
-        return value
+        place = builder.gep(arguments[0], [arguments[1]])
+        return builder.load(builder.bitcast(place, ir.IntType(64).as_pointer()), align=1)
 
-    return types.uint64(array, types.int64), generate
+    return types.uint64(data, types.int64), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -56,13 +52,19 @@ def _trailing_zeros(typing_context: Any, value: Any) -> Any:
 
 @inlined
 def is_space(byte: np.uint8) -> bool:
+    """Say whether the byte ends a token."""
     return byte <= 32 and (byte == 32 or byte == 0 or 9 <= byte <= 13)  # type: ignore[return-value]
 
 
 @inlined
-def next_part(data: Bytes, position: int, stop: int) -> tuple[np.uint64, int]:
-    """Return up to eight bytes of the token from ``position`` on, and the position behind them."""
-    if position + 8 > len(data):
+def next_part(data: Bytes, size: int, position: int, stop: int) -> tuple[np.uint64, int]:
+    """Return up to eight bytes of the token from ``position`` on, and the position behind them.
+
+    Args:
+        data: pointer to the bytes of all texts, of which there are ``size``.
+        stop: where the text ends.
+    """
+    if position + 8 > size:
         value = np.uint64(0)
         end = position
         while end < stop and not is_space(data[end]):
@@ -72,18 +74,18 @@ def next_part(data: Bytes, position: int, stop: int) -> tuple[np.uint64, int]:
     value = _load(data, position)
     # Marks every byte up to the space character, and some of those right behind one.
     marks = (value - _SPACES_AND_ONE) & ~value & _HIGH_BITS
-    size = min(8, stop - position)
+    length = min(8, stop - position)
     while marks:
         index = np.int64(_trailing_zeros(marks) >> _3)
-        if index >= size:
+        if index >= length:
             break
         if is_space(data[position + index]):
-            size = index
+            length = index
             break
         marks &= marks - _1
-    if size == 8:
+    if length == 8:
         return value, position + 8
-    return value & ((_1 << np.uint64(8 * size)) - _1), position + size
+    return value & ((_1 << np.uint64(8 * length)) - _1), position + length
 
 
 @inlined

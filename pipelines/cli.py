@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,10 +43,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         sys.stderr.write("thresher: interrupted; run the same command again to go on\n")
-        sys.stderr.flush()
-        # Runner threads would wait for their workers; those end by themselves when this process is gone.
-        os._exit(INTERRUPTED)
+        return INTERRUPTED
     return 0
+
+
+def console() -> None:
+    """Run the command line as a program.
+
+    Where a run failed, threads of the runner may wait for lost workers for ever, so the program ends without them; the
+    workers end by themselves when it is gone.
+    """
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if threading.active_count() > 1:
+        os._exit(code)
+    sys.exit(code)
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -220,4 +233,4 @@ def _verify(arguments: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    console()

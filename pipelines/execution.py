@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
-import os
 import platform
 import re
 import resource
@@ -148,6 +146,7 @@ def _run_pipeline(config: RunConfig, root: str, plan: InputPlan, engine: Engine,
 
     from pipelines.graph import build
     from pipelines.job import Job
+    from pipelines.local_runner import local_runner, watched_workers
     from pipelines.progress import ProgressBar
 
     digest = hashlib.sha256(plan.to_json().encode()).hexdigest()
@@ -156,26 +155,13 @@ def _run_pipeline(config: RunConfig, root: str, plan: InputPlan, engine: Engine,
     with ProgressBar(root, len(plan.items), console):
         try:
             options = PipelineOptions(list(engine.arguments))
-            pipeline = beam.Pipeline(runner=_local_runner(engine, folder), options=options)
+            runner = local_runner(folder) if engine.has_own_workers else None
+            pipeline = beam.Pipeline(runner=runner, options=options)
             build(pipeline, job)
-            pipeline.run().wait_until_finish()
+            with watched_workers(folder):
+                pipeline.run().wait_until_finish()
         except Exception as error:
             raise ThresherError(f"{failure_message(error)}\nrun the same command again to go on") from error
-
-
-def _local_runner(engine: Engine, folder: Folder) -> Any:
-    """Return a runner with our own worker processes, None where Beam's options decide."""
-    if not engine.has_own_workers:
-        return None
-    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-    from apache_beam.transforms.environments import SubprocessSDKEnvironment
-
-    from pipelines.worker import worker_command
-
-    log = folder.path("staging/workers.log") if folder.is_local else os.devnull
-    if logging.getLogger().isEnabledFor(logging.DEBUG):
-        log = ""
-    return FnApiRunner(SubprocessSDKEnvironment.from_command_string(worker_command(log)))
 
 
 def failure_message(error: BaseException) -> str:

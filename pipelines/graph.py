@@ -38,6 +38,10 @@ def _first_pass_outputs(step: beam.DoFn) -> beam.PTransform:
     return beam.ParDo(step).with_output_types(steps.Keyed, **tags).with_outputs(*tags, main=steps.CHUNKS)
 
 
+def _prefix(job: Job, prefix: bytes) -> beam.ParDo:
+    return beam.ParDo(steps.Prefix(job, prefix)).with_output_types(steps.Keyed)
+
+
 def build(pipeline: beam.Pipeline, job: Job) -> None:
     """Add all steps of a run to a pipeline."""
     passes = job.passes()
@@ -70,9 +74,12 @@ def build(pipeline: beam.Pipeline, job: Job) -> None:
             | f"{stage.name}: group keys" >> beam.GroupByKey()
             | f"{stage.name}: resolve" >> beam.ParDo(steps.Resolve(job, stage.name)).with_output_types(steps.Keyed)
         )
+        references = chunks | f"Pass {current.number}: batches" >> _prefix(job, steps.REFERENCE)
+        found = verdicts | f"Pass {current.number}: verdicts" >> _prefix(job, steps.VERDICT)
         batches = (
-            (chunks, verdicts)
-            | f"Pass {current.number}: verdicts" >> beam.CoGroupByKey()
+            (references, found)
+            | f"Pass {current.number}: both" >> beam.Flatten()
+            | f"Pass {current.number}: by batch" >> beam.GroupByKey()
             | f"Pass {current.number}: open"
             >> beam.ParDo(steps.OpenPass(job, current.number)).with_output_types(DocumentBatch)
         )

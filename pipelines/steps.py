@@ -42,6 +42,8 @@ BATCHES, STAGED = "batches", "staged"
 CHUNKS, KEYS, TYPES, IDS = "chunks", "keys", "types", "ids"
 beam.coders.registry.register_coder(DocumentBatch, DocumentBatchCoder)
 
+# In descending order the reference of a batch comes last.
+REFERENCE, VERDICT = b"r", b"v"
 IDS_FOLDER = "staging/repeated-ids"
 
 
@@ -166,13 +168,31 @@ class Resolve(Step):
         yield from self.stage.resolve(element[1])
 
 
-class OpenPass(PassStep):
-    """(Batch key, (its reference, its verdicts)) -> the batch read back from staging, as a later pass begins."""
+class Prefix(Step):
+    """(Batch key, bytes) -> the same behind a prefix that says what they are.
 
-    def process(self, element: tuple[int, tuple[Iterable[bytes], Iterable[bytes]]]) -> Iterator[DocumentBatch]:
+    References and verdicts meet as one collection of plain bytes, since CoGroupByKey pickles its groups.
+    """
+
+    def __init__(self, job: Job, prefix: bytes) -> None:
+        super().__init__(job)
+        self.prefix = prefix
+
+    def process(self, element: Keyed) -> Iterator[Keyed]:
+        """Mark one value."""
+        yield element[0], self.prefix + element[1]
+
+
+class OpenPass(PassStep):
+    """(Batch key, its reference and its verdicts) -> the batch read back from staging, as a later pass begins."""
+
+    def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[DocumentBatch]:
         """Read one batch back and apply the verdicts of the corpus stage to it."""
-        key, (references, verdicts) = element
-        reference = ChunkReference.from_bytes(next(iter(references)))
+        key, values = element
+        # Engines give the values of a group in any order.
+        *verdicts, last = sorted(values, reverse=True)
+        verdicts = [value.removeprefix(VERDICT) for value in verdicts]
+        reference = ChunkReference.from_bytes(last.removeprefix(REFERENCE))
         folder = self.job.folder
         opening = self.current.verdicts_of
         assert opening is not None
@@ -183,7 +203,7 @@ class OpenPass(PassStep):
         records = read_records(folder, key, reference.last, columns)
         before = self.job.passes()[self.number - 2]
         alive = alive_after(read_marks(folder, self.number - 1, key), before.record_stages)
-        verdict = opening.apply(key, records, alive, sorted(verdicts))
+        verdict = opening.apply(key, records, alive, verdicts)
         marks = pa.RecordBatch.from_arrays([pa.array(alive & (verdict.failures == 0))], names=[ALIVE])
         marks = mark_corpus_stage(opening, verdict, marks)
         file = records.schema.metadata[b"file"].decode()

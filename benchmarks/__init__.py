@@ -1,0 +1,1 @@
+"""Measured comparisons: same input, same machine, one run, interleaved repetitions."""

@@ -1,0 +1,73 @@
+"""Beam's FnApiRunner with worker processes of ours, whose end is noticed."""
+
+from __future__ import annotations
+
+import _thread
+import logging
+import os
+import re
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from corpus.errors import ThresherError
+from corpus.folder import Folder
+from pipelines.worker import worker_command
+
+_EXIT = re.compile(r"Worker subprocess exited with return code (-?\d+)")
+
+
+def local_runner(folder: Folder) -> Any:
+    """Return a runner whose workers write their logs into the run folder, or to stderr when debugging."""
+    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+    from apache_beam.transforms.environments import SubprocessSDKEnvironment
+
+    log = folder.path("staging/workers.log") if folder.is_local else os.devnull
+    if logging.getLogger().isEnabledFor(logging.DEBUG):
+        log = ""
+    return FnApiRunner(SubprocessSDKEnvironment.from_command_string(worker_command(log)))
+
+
+@contextmanager
+def watched_workers(folder: Folder) -> Iterator[None]:
+    """Turn the end of a worker into one error, where Beam prints a traceback and may wait for the worker for ever.
+
+    Raises:
+        ThresherError: a worker ended before its work was done.
+    """
+    codes: list[int] = []
+    in_main = threading.current_thread() is threading.main_thread()
+    before = threading.excepthook
+    # SIGINT may be ignored, as in background jobs; this handler is there whenever it is needed.
+    term_before = signal.signal(signal.SIGTERM, signal.default_int_handler) if in_main else None
+
+    def notice(arguments: threading.ExceptHookArgs) -> None:
+        found = _EXIT.search(str(arguments.exc_value))
+        if found is None:
+            # The threads that served the worker fail with it; they have nothing to add.
+            if not codes and not arguments.exc_type.__module__.startswith("grpc"):
+                before(arguments)
+            return
+        codes.append(int(found[1]))
+        if in_main and len(codes) == 1:
+            _thread.interrupt_main(signal.SIGTERM)
+
+    threading.excepthook = notice
+    try:
+        yield
+    except BaseException as error:
+        if codes:
+            raise ThresherError(_message(codes[0], folder)) from error
+        raise
+    finally:
+        threading.excepthook = before
+        if in_main:
+            signal.signal(signal.SIGTERM, term_before)
+
+
+def _message(code: int, folder: Folder) -> str:
+    how = f"was killed by signal {-code} (out of memory?)" if code < 0 else f"ended with exit code {code}"
+    where = f"; its log is {folder.path('staging/workers.log')}" if folder.is_local else ""
+    return f"a worker process {how}{where}"
