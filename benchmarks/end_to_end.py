@@ -1,19 +1,21 @@
 """Speed and memory of whole runs: read Parquet, language, gopher_quality, exact_duplicates, write.
 
 Each run is a process of its own, started as a user starts it; its time includes start-up. Runs with one and two workers
-take turns. Memory is the largest sum, over driver and workers, of the memory that belongs to each alone plus its part of what
-they share (PSS), looked at four times a second.
+take turns. Memory is the largest sum, over driver and workers, of the memory that belongs to each alone plus its part
+of what they share (PSS), looked at four times a second.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import shutil
 import statistics
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,28 +36,26 @@ stages:
 def _memory(process: psutil.Process) -> int:
     total = 0
     for each in [process, *process.children(recursive=True)]:
-        try:
+        with suppress(psutil.Error):
             total += each.memory_full_info().pss
-        except (psutil.Error, AttributeError):
-            continue
     return total
 
 
-def measure(folder: Path, files: Path, workers: int) -> dict[str, Any]:
+def measure(folder: Path, files: Path, workers: int, mode: str) -> dict[str, Any]:
     """Run once and return seconds, the largest memory in bytes, and what ``run.json`` says."""
     output = folder / "run"
     shutil.rmtree(output, ignore_errors=True)
     config = folder / "config.yaml"
     config.write_text(CONFIG.format(files=files, output=output))
     command = [sys.executable, "-m", "pipelines.cli", "run", str(config), f"--direct_num_workers={workers}"]
+    if workers > 1:
+        command.append(f"--direct_running_mode={mode}")
     started = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     watched, largest = psutil.Process(process.pid), 0
     while process.poll() is None:
-        try:
+        with suppress(psutil.Error):
             largest = max(largest, _memory(watched))
-        except psutil.Error:
-            break
         time.sleep(0.25)
     if process.wait() != 0:
         raise SystemExit(f"the run failed: {' '.join(command)}")
@@ -64,16 +64,16 @@ def measure(folder: Path, files: Path, workers: int) -> dict[str, Any]:
     return {"seconds": seconds, "memory": largest, "seconds_inside": details["seconds"]}
 
 
-def compare(folder: Path, megabytes: int, repetitions: int) -> dict[str, Any]:
+def compare(folder: Path, megabytes: int, repetitions: int, mode: str) -> dict[str, Any]:
     """Return medians for one and two workers over the same documents, in turns."""
     size = write_documents(folder, megabytes)
     files = folder / f"documents-{megabytes}"
     runs: dict[int, list[dict[str, Any]]] = {1: [], 2: []}
-    measure(folder, files, 1)
+    measure(folder, files, 1, mode)
     for _ in range(repetitions):
         for workers, found in runs.items():
-            found.append(measure(folder, files, workers))
-    result: dict[str, Any] = {"megabytes": size / 1e6}
+            found.append(measure(folder, files, workers, mode))
+    result: dict[str, Any] = {"megabytes": size / 1e6, "mode": mode}
     for workers, found in runs.items():
         seconds = [run["seconds"] for run in found]
         result[f"workers_{workers}"] = {
@@ -92,18 +92,21 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("build/bench"))
     parser.add_argument("--megabytes", type=int, nargs="+", default=[100])
     parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--modes", nargs="+", default=["multi_threading"], help="what two workers are")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     results = []
-    for megabytes in arguments.megabytes:
-        result = compare(arguments.folder.absolute(), megabytes, arguments.repetitions)
+    for megabytes, mode in itertools.product(arguments.megabytes, arguments.modes):
+        result = compare(arguments.folder.absolute(), megabytes, arguments.repetitions, mode)
         results.append(result)
         one, two = result["workers_1"], result["workers_2"]
         print(
-            f"{result['megabytes']:.0f} MB: one worker {one['seconds']:.1f} s ({one['megabytes_per_second']:.1f} MB/s, "
-            f"{one['memory_gigabytes']:.2f} GB), two workers {two['seconds']:.1f} s "
-            f"({two['megabytes_per_second']:.1f} MB/s, {two['memory_gigabytes']:.2f} GB), {result['speed_up']:.2f} times",
+            f"{result['megabytes']:.0f} MB with {mode}: "
+            f"one worker {one['seconds']:.1f} s ({one['megabytes_per_second']:.1f} MB/s, "
+            f"{one['memory_gigabytes']:.2f} GB), "
+            f"two {two['seconds']:.1f} s ({two['megabytes_per_second']:.1f} MB/s, {two['memory_gigabytes']:.2f} GB): "
+            f"{result['speed_up']:.2f} times as fast",
             flush=True,
         )
     if arguments.json:

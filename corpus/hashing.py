@@ -27,6 +27,7 @@ UInt64 = npt.NDArray[np.uint64]
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _NULL = np.uint64(0xD6E8FEB86659FD93)
 _MASK = (1 << 64) - 1
+_HEX_DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
 def content_hash(fields: Sequence[bytes]) -> bytes:
@@ -59,15 +60,49 @@ def row_digests(
     positions: npt.NDArray[np.int64], contents: pa.FixedSizeBinaryArray, columns: Mapping[str, pa.Array]
 ) -> npt.NDArray[np.int64]:
     """Return the signed row digests of n records, given positions, content hashes and carried columns by name."""
-    rows = len(positions)
-    halves = np.frombuffer(contents.buffers()[1], np.uint64, 2 * rows, 16 * contents.offset).reshape(rows, 2)
-    carried = np.zeros(rows, np.uint64)
+    carried = np.zeros(len(positions), np.uint64)
     for name, column in columns.items():
-        carried += _mix(value_hashes(column) ^ np.uint64(xxhash.xxh3_64_intdigest(name.encode())))
+        carried += column_hashes(name, column)
     digest = _mix(positions.astype(np.uint64) + _GOLDEN)
-    digest = _mix(digest ^ halves[:, 0])
-    digest = _mix(digest ^ halves[:, 1])
-    return _mix(digest + carried).view(np.int64)
+    return _mix(_with_contents(digest, contents) + carried).view(np.int64)
+
+
+def curated_digest(contents: pa.FixedSizeBinaryArray, carried: UInt64) -> int:
+    """Return the sum, modulo 2**64, of the digests of n records, whatever their order.
+
+    Args:
+        contents: their content hashes.
+        carried: the sum of ``column_hashes`` over the columns that count, n of them.
+    """
+    start = np.full(len(contents), _GOLDEN)
+    return int(_mix(_with_contents(start, contents) + carried).sum(dtype=np.uint64))
+
+
+def column_hashes(name: str, column: pa.Array) -> UInt64:
+    """Return a 64-bit hash per value that also depends on the name of its column.
+
+    Integers of all widths, and floats of both, count by their value.
+    """
+    if pa.types.is_integer(column.type) and not pa.types.is_uint64(column.type):
+        column = column.cast(pa.int64())
+    elif pa.types.is_floating(column.type):
+        column = column.cast(pa.float64())
+    return _mix(value_hashes(column) ^ np.uint64(xxhash.xxh3_64_intdigest(name.encode())))
+
+
+def hex_hashes(hashes: pa.FixedSizeBinaryArray) -> pa.StringArray:
+    """Return 16-byte hashes as 32 lower-case hex digits."""
+    rows = len(hashes)
+    data = np.frombuffer(hashes.buffers()[1], np.uint8, 16 * rows, 16 * hashes.offset)
+    digits = _HEX_DIGITS[np.stack([data >> 4, data & 15], axis=1)]
+    offsets = np.arange(rows + 1, dtype=np.int32) * 32
+    return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(digits))
+
+
+def _with_contents(digest: UInt64, contents: pa.FixedSizeBinaryArray) -> UInt64:
+    rows = len(contents)
+    halves = np.frombuffer(contents.buffers()[1], np.uint64, 2 * rows, 16 * contents.offset).reshape(rows, 2)
+    return _mix(_mix(digest ^ halves[:, 0]) ^ halves[:, 1])
 
 
 def sample_seed(file: str, seed: int) -> int:

@@ -16,8 +16,8 @@ import pyarrow as pa
 from corpus.batch import DEAD_SCHEMA, DocumentBatch, chunk_key, split_chunk_key
 from corpus.folder import Folder
 
-# LZ4 costs little and halves the disk that text needs.
-_WRITE = pa.ipc.IpcWriteOptions(compression="lz4")
+# LZ4 costs little and halves the disk that text needs. A worker is one core: Arrow's own threads would take others'.
+_WRITE = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _REFERENCE = struct.Struct("<q?qqqq")
 
 
@@ -75,11 +75,12 @@ def _write(folder: Folder, name: str, batch: pa.RecordBatch) -> None:
 
 def _read(folder: Folder, name: str, columns: Sequence[str] | None = None) -> pa.RecordBatch:
     with folder.open_arrow(name) as source:
-        options = pa.ipc.IpcReadOptions()
+        fields = None
         if columns is not None:
             names = pa.ipc.open_file(source).schema.names
-            options = pa.ipc.IpcReadOptions(included_fields=[names.index(column) for column in columns])
+            fields = [names.index(column) for column in columns]
             source.seek(0)
+        options = pa.ipc.IpcReadOptions(included_fields=fields, use_threads=False)
         return pa.ipc.open_file(source, options=options).get_batch(0)
 
 

@@ -8,7 +8,6 @@ import logging
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,15 +49,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def console() -> None:
     """Run the command line as a program.
 
-    Where a run failed, threads of the runner may wait for lost workers for ever, so the program ends without them; the
-    workers end by themselves when it is gone.
+    It ends at once: after a failed run, threads of the runner may wait for lost workers for ever, and taking down what
+    a run has loaded takes most of a second. Workers end by themselves when this process is gone.
     """
     code = main()
     sys.stdout.flush()
     sys.stderr.flush()
-    if threading.active_count() > 1:
-        os._exit(code)
-    sys.exit(code)
+    os._exit(code)
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:

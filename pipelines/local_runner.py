@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
 import logging
 import os
 import re
@@ -52,7 +51,8 @@ def watched_workers(folder: Folder) -> Iterator[None]:
             return
         codes.append(int(found[1]))
         if in_main and len(codes) == 1:
-            _thread.interrupt_main(signal.SIGTERM)
+            # A real signal: the main thread waits for a lock, which _thread.interrupt_main does not wake.
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
     threading.excepthook = notice
     try:

@@ -41,6 +41,9 @@ def main() -> None:
     from apache_beam.runners.worker import sdk_worker_main
 
     sdk_worker_main.main(sys.argv)
+    # All is said and written; taking the interpreter down would keep the driver waiting.
+    sys.stderr.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -111,7 +111,7 @@ def close_books(folder: Folder, files: Sequence[str], infos: Sequence[StageInfo]
         files=tuple(files),
         counts=counts,
         mixture=mixture,
-        content_digest=sum(part["digest"] for part in curated) % (1 << 128),
+        content_digest=sum(part["digest"] for part in curated) % (1 << 64),
         outputs=outputs,
         report=report,
         repeated_example=_record_id(folder, min(entry["example"] for entry in repeated)) if repeated else None,

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-import orjson
 import pyarrow as pa
-import xxhash
 
 from corpus.column_types import ColumnTypes
 from corpus.columns import output_columns, output_names, output_schema
+from corpus.hashing import column_hashes, curated_digest, hex_hashes
 from corpus.inputs import InputConfig
 from reports.counts import Counts
 from reports.fates import Fates, StageInfo
-from reports.tables import hex_hashes
 
 MIXTURE_COLUMNS = {"licence": ("license", "licence")}
-_MODULUS = 1 << 128
 
 
 @dataclass(frozen=True)
@@ -102,7 +98,7 @@ def curated_table(
     table = pa.Table.from_arrays(
         [column.cast(item.type) for column, item in zip(columns, schema, strict=True)], schema=schema
     )
-    statistics.digest = (statistics.digest + content_digest(kept, table, layout)) % _MODULUS
+    statistics.digest = (statistics.digest + content_digest(kept, table, layout)) % (1 << 64)
     statistics.count("sources", kept.column("source"))
     if "language" in schema.names:
         statistics.count("languages", table.column("language"))
@@ -114,21 +110,17 @@ def curated_table(
 
 
 def content_digest(kept: pa.RecordBatch, table: pa.Table, layout: CuratedLayout) -> int:
-    """Return the sum, modulo 2**128, of the xxh3-128 hashes of the rows, whatever their order.
+    """Return the digest of the rows, whatever their order: names and values of all columns count.
 
-    A row is the canonical JSON (keys sorted) of its columns; its texts stand in it as their content hash, and a
-    generated ``record_id``, which derives from file and position, is left out.
+    Texts count by their content hash. A generated ``record_id`` derives from file and position and does not count.
     """
-    generated = kept.column("generated_id").to_pylist()
     texts = {layout.names[name] for name in layout.text_columns}
-    names = [name for name in table.schema.names if name not in texts]
-    total = 0
-    for row, is_generated in zip(table.select(names).to_pylist(), generated, strict=True):
-        if is_generated:
-            del row["record_id"]
-        total += xxhash.xxh3_128_intdigest(orjson.dumps(row, default=_plain, option=orjson.OPT_SORT_KEYS))
-    return total % _MODULUS
-
-
-def _plain(value: Any) -> str:
-    return value.hex() if isinstance(value, bytes) else str(value)
+    carried = np.zeros(table.num_rows, np.uint64)
+    for name in table.schema.names:
+        if name in texts or name == "content_hash":
+            continue
+        hashes = column_hashes(name, table.column(name).combine_chunks())
+        if name == "record_id":
+            hashes[kept.column("generated_id").to_numpy(zero_copy_only=False)] = 0
+        carried += hashes
+    return curated_digest(kept.column("content_hash"), carried)

@@ -68,7 +68,7 @@ def build_manifest(
         "inputs": list(inputs),
         "records": dict(records),
         "mixture": mixture(mixture_counts),
-        "content_digest": f"{content_digest:032x}",
+        "content_digest": f"{content_digest:016x}",
         "outputs": [
             {"file": entry.name, "rows": entry.rows, "bytes": entry.bytes, "sha256": entry.sha256}
             for entry in sorted(outputs, key=lambda entry: entry.name)

@@ -10,6 +10,7 @@ import orjson
 import pyarrow as pa
 
 from corpus.batch import DEAD_SCHEMA
+from corpus.hashing import hex_hashes
 from corpus.stages import CorpusStage, Rule
 from reports.counts import Counts, balance
 from reports.fates import Fates, StageInfo, first_rules
@@ -45,11 +46,6 @@ RECORD_COLUMNS = (
 )
 
 
-def hex_hashes(hashes: pa.Array) -> pa.Array:
-    """Return 128-bit hashes as lower-case hex."""
-    return pa.array([value.as_py().hex() for value in hashes], pa.string())
-
-
 def signals_schema(infos: Sequence[StageInfo]) -> pa.Schema:
     """Return the schema of the signals table."""
     kinds = {"int64": pa.int64(), "float64": pa.float64(), "string": pa.string()}
@@ -74,7 +70,7 @@ def signals_table(file: str, records: pa.RecordBatch, fates: Fates, infos: Seque
     columns = [
         records.column("record_id"),
         records.column("source"),
-        pa.array([file] * records.num_rows, pa.string()),
+        pa.repeat(file, records.num_rows),
         records.column("position"),
         pa.array(fates.kept),
         records.column("characters"),
@@ -139,10 +135,10 @@ def ledger_table(
                         taken.column("record_id"),
                         hex_hashes(taken.column("content_hash")),
                         taken.column("source"),
-                        pa.array([file] * len(rows), pa.string()),
+                        pa.repeat(file, len(rows)),
                         taken.column("position"),
-                        pa.array([info.name] * len(rows), pa.string()),
-                        pa.array([rule.name] * len(rows), pa.string()),
+                        pa.repeat(info.name, len(rows)),
+                        pa.repeat(rule.name, len(rows)),
                         value,
                         pa.array([threshold] * len(rows), pa.float64()),
                         related_ids,
@@ -173,7 +169,7 @@ def dead_table(dead: pa.RecordBatch) -> pa.Table:
 def _grouped(keys: pa.Array, masks: dict[str, Any]) -> dict[str | None, dict[str, int]]:
     """Return for each key the sums of the masks."""
     table = pa.table({"key": keys, **{name: pa.array(mask.astype(np.int64)) for name, mask in masks.items()}})
-    sums = table.group_by("key").aggregate([(name, "sum") for name in masks])
+    sums = table.group_by("key", use_threads=False).aggregate([(name, "sum") for name in masks])
     rows = sums.to_pylist()
     return {row["key"]: {name: row[f"{name}_sum"] for name in masks} for row in rows}
 

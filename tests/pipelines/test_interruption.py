@@ -25,8 +25,12 @@ def _config(tmp_path: Path, corpus: list[str]) -> Path:
     )
 
 
-def _start(config: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "pipelines.cli", "run", str(config), "--direct_num_workers=2"]
+THREADS = ("--direct_num_workers=2",)
+PROCESSES = ("--direct_num_workers=2", "--direct_running_mode=multi_processing")
+
+
+def _start(config: Path, *options: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "pipelines.cli", "run", str(config), *options]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
@@ -45,13 +49,22 @@ def _wait(what: str, condition: object, seconds: float = 60) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_stopped_in_the_middle(corpus: list[str], tmp_path: Path, how: signal.Signals) -> None:
-    config = _config(tmp_path, corpus)
-    staged = tmp_path / "run/staging/records"
-    process = _start(config)
+def _wait_for_batches(folder: Path) -> None:
+    staged = folder / "staging/records"
     _wait("some batches are staged", lambda: staged.is_dir() and len(list(staged.iterdir())) > 5)
-    assert _workers(process.pid)
+
+
+@pytest.mark.parametrize(
+    ("how", "options"),
+    [(signal.SIGKILL, PROCESSES), (signal.SIGINT, PROCESSES), (signal.SIGTERM, THREADS), (signal.SIGKILL, THREADS)],
+)
+def test_stopped_in_the_middle(
+    corpus: list[str], tmp_path: Path, how: signal.Signals, options: tuple[str, ...]
+) -> None:
+    config = _config(tmp_path, corpus)
+    process = _start(config, *options)
+    _wait_for_batches(tmp_path / "run")
+    assert len(_workers(process.pid)) == (2 if options == PROCESSES else 0)
     process.send_signal(how)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == (-9 if how == signal.SIGKILL else 130)
@@ -70,14 +83,41 @@ def test_stopped_in_the_middle(corpus: list[str], tmp_path: Path, how: signal.Si
 
 def test_a_second_run_in_the_same_folder_is_refused(corpus: list[str], tmp_path: Path) -> None:
     config = _config(tmp_path, corpus)
-    process = _start(config)
+    process = _start(config, *THREADS)
     try:
         _wait("the first run has begun", lambda: (tmp_path / "run/staging/records").is_dir())
         assert run(config) == 1
     finally:
         process.kill()
         process.communicate(timeout=30)
-    _wait("the workers end", lambda: not _workers(process.pid), 10)
+
+
+def test_a_worker_that_is_killed_ends_the_run_with_one_message(corpus: list[str], tmp_path: Path) -> None:
+    config = _config(tmp_path, corpus)
+    process = _start(config, *PROCESSES)
+    _wait_for_batches(tmp_path / "run")
+    _workers(process.pid)[0].kill()
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 1
+    first, second = errors.decode().splitlines()
+    assert first.startswith("thresher: a worker process was killed by signal 9 (out of memory?); its log is ")
+    assert second == "run the same command again to go on"
+    _wait("the other worker ends", lambda: not _workers(process.pid), 10)
+    assert run(config) == 0
+
+
+def test_a_worker_that_cannot_start_ends_the_run(corpus: list[str], tmp_path: Path) -> None:
+    """Beam alone would wait for it for ever."""
+    config = _config(tmp_path, corpus)
+    program = (
+        "import sys, pipelines.local_runner as local, pipelines.cli as cli\n"
+        "local.worker_command = lambda log: 'exit 3'\n"
+        f"sys.argv[1:] = ['run', {str(config)!r}, *{PROCESSES!r}]\n"
+        "cli.console()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert b"a worker process ended with exit code 3" in done.stderr
 
 
 def test_an_unfinished_run_over_other_input_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -100,7 +100,7 @@ def test_curated_columns(finished: Path) -> None:
     assert score <= 1.0
 
 
-@pytest.mark.parametrize("options", [["--direct_num_workers=2"], ["--runner=DirectRunner"]])
+@pytest.mark.parametrize("options", [["--direct_num_workers=2"], ["--runner=DirectRunner"], ["--direct_num_workers=5"]])
 def test_same_bytes_with_other_workers_and_order_of_files(
     corpus: list[str], finished: Path, tmp_path: Path, options: list[str]
 ) -> None:
