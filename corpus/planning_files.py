@@ -74,10 +74,10 @@ def display_names(paths: list[str]) -> list[str]:
         names = dict(zip(local, display_names(local), strict=True)) if local else {}
         return [names.get(path, path) for path in paths]
     parts = [path.split("://", 1)[-1].split("/") for path in paths]
-    shortest, longest = (end(parts, default=[""])[:-1] for end in (min, max))
-    common = next(
-        (at for at, pair in enumerate(zip(shortest, longest, strict=False)) if pair[0] != pair[1]), len(shortest)
-    )
+    # What the first and the last of the sorted folders have in common, all have.
+    folders = sorted(part[:-1] for part in parts) or [[]]
+    pairs = zip(folders[0], folders[-1], strict=False)
+    common = next((at for at, (one, other) in enumerate(pairs) if one != other), min(map(len, folders)))
     names_in_order = ["/".join(part[common:]) for part in parts]
     return [name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace") for name in names_in_order]
 

@@ -124,7 +124,7 @@ def _console(stderr: bool = False) -> Console:
 
     stream = sys.stderr if stderr else sys.stdout
     # A pipe or a file has no width of its own; 80 columns would cut tables that nobody looks at in a window.
-    return Console(stderr=stderr, width=None if stream.isatty() else 120, highlight=False)
+    return Console(file=stream, width=None if stream.isatty() else 120, highlight=False)
 
 
 def _write_json(value: Any) -> None:

@@ -9,6 +9,7 @@ import re
 import resource
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -158,7 +159,7 @@ def _run_pipeline(config: RunConfig, root: str, plan: InputPlan, engine: Engine,
             runner = local_runner(folder) if engine.has_own_workers else None
             pipeline = beam.Pipeline(runner=runner, options=options)
             build(pipeline, job)
-            with watched_workers(folder):
+            with watched_workers(folder) if engine.is_local else nullcontext():
                 pipeline.run().wait_until_finish()
         except Exception as error:
             raise ThresherError(f"{failure_message(error)}\nrun the same command again to go on") from error

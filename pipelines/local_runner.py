@@ -8,7 +8,8 @@ import re
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr
+from pathlib import Path
 from typing import Any
 
 from corpus.errors import ThresherError
@@ -23,15 +24,21 @@ def local_runner(folder: Folder) -> Any:
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
     from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
-    log = folder.path("staging/workers.log") if folder.is_local else os.devnull
+    return FnApiRunner(SubprocessSDKEnvironment.from_command_string(worker_command(_log(folder) or "")))
+
+
+def _log(folder: Folder) -> str | None:
+    """Return the file that takes what workers print; None where it goes to the terminal, for debugging."""
     if logging.getLogger().isEnabledFor(logging.DEBUG):
-        log = ""
-    return FnApiRunner(SubprocessSDKEnvironment.from_command_string(worker_command(log)))
+        return None
+    return folder.path("staging/workers.log") if folder.is_local else os.devnull
 
 
 @contextmanager
 def watched_workers(folder: Folder) -> Iterator[None]:
-    """Turn the end of a worker into one error, where Beam prints a traceback and may wait for the worker for ever.
+    """Keep what Beam's workers print off the terminal, and turn the end of a worker into one error.
+
+    Beam prints a traceback for every error that it also raises, and may wait for a lost worker for ever.
 
     Raises:
         ThresherError: a worker ended before its work was done.
@@ -55,8 +62,12 @@ def watched_workers(folder: Folder) -> Iterator[None]:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
     threading.excepthook = notice
+    log = _log(folder)
     try:
-        yield
+        with ExitStack() as stack:
+            if log is not None:
+                stack.enter_context(redirect_stderr(stack.enter_context(Path(log).open("a", encoding="utf-8"))))
+            yield
     except BaseException as error:
         if codes:
             raise ThresherError(_message(codes[0], folder)) from error

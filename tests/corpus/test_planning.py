@@ -15,6 +15,7 @@ from corpus import planning
 from corpus.errors import UsageError
 from corpus.inputs import InputConfig
 from corpus.planning import InputPlan, plan_input
+from corpus.planning_files import display_names
 from corpus.readers import read_item
 
 
@@ -276,3 +277,17 @@ def test_cases(shared: Path) -> None:
     years = ["2021/part.jsonl", "2022/part.jsonl", "2023/part.jsonl"]
     data = cases / "w03-same-file-names/data"
     assert names(data / "*/part.jsonl", data / "2021/part.jsonl") == names(*(data / year for year in years)) == years
+
+
+@pytest.mark.parametrize(
+    ("paths", "names"),
+    [
+        (["/d/2021/part.jsonl", "/d/x.jsonl"], ["2021/part.jsonl", "x.jsonl"]),
+        (["/d/x.jsonl", "/d/e/f/x.jsonl", "/d/e/x.jsonl"], ["x.jsonl", "e/f/x.jsonl", "e/x.jsonl"]),
+        (["/d/e/x.jsonl"], ["x.jsonl"]),
+        (["/a/x.jsonl", "/b/x.jsonl"], ["a/x.jsonl", "b/x.jsonl"]),
+        ([], []),
+    ],
+)
+def test_display_names_start_below_the_longest_common_folder(paths: list[str], names: list[str]) -> None:
+    assert display_names(paths) == names
