@@ -28,7 +28,9 @@ def main() -> None:
     if size not in SIZES:
         raise SystemExit(f"SIZE={size}: wanted is one of {', '.join(SIZES)}")
     FOLDER.mkdir(parents=True, exist_ok=True)
-    print(f"{platform.platform()}, Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]}")
+    print(
+        f"{platform.platform()}, Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]}"
+    )
     write_documents(FOLDER, 100)
     _run("benchmarks.language", str(FOLDER / "documents-100"), "--json", str(FOLDER / "language.json"))
     _run(

@@ -83,8 +83,8 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     plan.add_argument("--json", action="store_true", help="print as JSON")
     validate = command("validate", _validate, "Check a config.")
     _add_config(validate)
-    schema = command("schema", _schema, "Print the JSON Schema of a config.")
-    schema.add_argument("what", nargs="?", default="config", choices=["config"])
+    schema = command("schema", _schema, "Print the JSON Schema of a config, report or manifest.")
+    schema.add_argument("what", nargs="?", default="config", choices=["config", "report", "manifest"])
     stages = command("stages", _stages, "List all stages with their settings, defaults and sources.")
     stages.add_argument("--json", action="store_true", help="print as JSON")
     sample = command("sample", _sample, "Build the sample corpus from the installed Python packages.")
@@ -179,9 +179,14 @@ def _validate(arguments: argparse.Namespace) -> None:
 
 
 def _schema(arguments: argparse.Namespace) -> None:
-    from pipelines.schemas import config_schema
+    if arguments.what == "config":
+        from pipelines.schemas import config_schema
 
-    _write_json(config_schema())
+        _write_json(config_schema())
+    else:
+        from reports.schemas import manifest_schema, report_schema
+
+        _write_json(report_schema() if arguments.what == "report" else manifest_schema())
 
 
 def _stages(arguments: argparse.Namespace) -> None:
@@ -202,7 +207,10 @@ def _sample(arguments: argparse.Namespace) -> None:
     from corpus.sample import build_sample
 
     counts = build_sample(Path(arguments.folder))
-    _console().print(f"{arguments.folder}: {counts}", markup=False)
+    sys.stdout.write(
+        f"{arguments.folder}: {counts.documents:,} documents ({counts.text_bytes / 1e6:.1f} MB of text), "
+        f"{counts.pairs:,} pairs, {counts.suite_items:,} benchmark items; {counts.skipped_files:,} files left out\n"
+    )
 
 
 def _report(arguments: argparse.Namespace) -> None:

@@ -1,0 +1,77 @@
+"""JSON Schemas of ``report.json`` and ``manifest.json``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}
+_HEX: dict[str, Any] = {"type": "string", "pattern": "^[0-9a-f]+$"}
+
+
+def _object(properties: dict[str, Any], optional: tuple[str, ...] = ()) -> dict[str, Any]:
+    required = [name for name in properties if name not in optional]
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def _map(values: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": values}
+
+
+_BALANCE = _object(dict.fromkeys(("read", "kept", "dropped", "dead"), _COUNT))
+_REST = _object({**dict.fromkeys(("read", "kept", "dropped", "dead"), _COUNT), "names": _COUNT})
+
+
+def report_schema() -> dict[str, Any]:
+    """Return the schema of the drop report."""
+    stage = _object(
+        {
+            "name": {"type": "string"},
+            **dict.fromkeys(("entered", "dropped", "edited", "characters_in", "characters_out"), _COUNT),
+            "rules": _map(_object({"first": _COUNT, "alone": _COUNT})),
+        }
+    )
+    duplicates = dict.fromkeys(("leaders", "clusters", "copies_available", "copies_kept", "limit"), _COUNT)
+    groups = {
+        f"{prefix}_{group}": schema
+        for group in ("source", "language")
+        for prefix, schema in (("by", _map(_BALANCE)), ("no", _BALANCE), ("other", _REST))
+    }
+    properties = {
+        "records": _BALANCE,
+        "files_failed": _COUNT,
+        "dead_letters": _map(_COUNT),
+        "stages": {"type": "array", "items": stage, "minItems": 1},
+        **groups,
+        "duplicates": _map(_object({**duplicates, "achieved": {"type": "number", "minimum": 0}})),
+        "repeated_ids": _COUNT,
+    }
+    optional = ("repeated_ids", *(name for name in groups if not name.startswith("by_")))
+    return _document("report", _object(properties, optional))
+
+
+def manifest_schema() -> dict[str, Any]:
+    """Return the schema of the manifest."""
+    input_file = _object(
+        {"file": {"type": "string"}, "rows": _COUNT, "digest": _HEX, "failed": {"type": "boolean"}},
+    )
+    output = _object({"file": {"type": "string"}, "rows": _COUNT, "bytes": _COUNT, "sha256": _HEX})
+    return _document(
+        "manifest",
+        _object(
+            {
+                "thresher_version": {"type": "string"},
+                "format_version": {"const": 1},
+                "config_hash": _HEX,
+                "config": {"type": "object"},
+                "inputs": {"type": "array", "items": input_file},
+                "records": _BALANCE,
+                "mixture": _map(_map(_COUNT)),
+                "content_digest": _HEX,
+                "outputs": {"type": "array", "items": output},
+            }
+        ),
+    )
+
+
+def _document(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"Thresher {name}", **schema}

@@ -1,0 +1,55 @@
+"""The README is true: its examples run as they stand."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipelines.cli import main
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+def test_examples_run_in_their_order(tmp_path: Path) -> None:
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    outputs = []
+    for language, text in BLOCKS:
+        command = {"bash": ["bash", "-euc"], "python": [sys.executable, "-c"]}[language]
+        done = subprocess.run(
+            [*command, text], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
+        outputs.append(done.stdout)
+    assert len(outputs) == 4
+    assert "pages.yaml: valid" in outputs[0]
+    assert "every file, count and hash is as the manifest says" in outputs[0]
+    assert "keep" in outputs[1]
+    expected = re.search(r"print\(run\.report\[\"records\"\]\)\s+# (.+)", README)
+    assert expected is not None
+    assert outputs[2].strip().splitlines()[-1] == expected[1]
+    assert '"en"' in outputs[3]
+
+
+def test_every_command_and_option_is_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    table = README.split("## Commands")[1].split("## Stages")[0]
+    for command in set(re.findall(r"thresher (\w+)", table)):
+        with pytest.raises(SystemExit, match="0"):
+            main([command, "--help"])
+    capsys.readouterr()
+    with pytest.raises(SystemExit, match="0"):
+        main(["run", "--help"])
+    text = capsys.readouterr().out
+    for option in re.findall(r"`(--\w+)[ `]", table):
+        assert option in text or option in ("--direct_num_workers", "--direct_running_mode", "--runner"), option
+
+
+@pytest.mark.parametrize("path", sorted((REPOSITORY / "configs").glob("*.yaml")), ids=lambda path: path.name)
+def test_ready_made_configs_are_valid(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", str(path)]) == 0
