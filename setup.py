@@ -1,6 +1,11 @@
 """The only packaging file that workers need; the requirements of each extra are listed here and nowhere else."""
 
+import re
+from pathlib import Path
+
 from setuptools import setup
+
+VERSION = re.search(r'VERSION = "(.+)"', (Path(__file__).parent / "corpus" / "version.py").read_text())[1]
 
 RUNTIME = [
     "apache-beam>=2.77,<3",
@@ -29,7 +34,7 @@ TEST = [*DATATROVE, "duckdb", "hypothesis", "jsonschema", "mypy", "pytest", "ruf
 
 setup(
     name="thresher",
-    version="0.1.0",
+    version=VERSION,
     description="Curates training data for language models, with a reason for every record that leaves.",
     license="Apache-2.0",
     license_files=["LICENSE"],

@@ -119,7 +119,7 @@ class RemoteFiles:
 
     def __init__(self, scheme: str) -> None:
         self.scheme = scheme
-        self.store = _store(scheme)
+        self.store = store_of(scheme)
         self.store.invalidate_cache()
 
     def stat(self, path: str) -> FileInfo | None:
@@ -139,7 +139,7 @@ class RemoteFiles:
 
     def _ask(self, path: str, question: Callable[[str], Any]) -> Any:
         try:
-            return question(_key(path))
+            return question(key_of(path))
         except FileNotFoundError:
             raise
         except Exception as error:  # each store's client has its own exceptions
@@ -218,7 +218,8 @@ def files_at(path: str) -> Files:
 
 
 @cache
-def _store(scheme: str) -> Any:
+def store_of(scheme: str) -> Any:
+    """Return fsspec's file system for a scheme. Raises UsageError where its package is missing."""
     try:
         return fsspec.filesystem(scheme)
     except ImportError as error:
@@ -228,7 +229,8 @@ def _store(scheme: str) -> Any:
         ) from None
 
 
-def _key(path: str) -> str:
+def key_of(path: str) -> str:
+    """Return what follows ``scheme://``, as it stands."""
     return path.split("://", 1)[1]
 
 
@@ -237,8 +239,8 @@ def open_file(path: str, start: int = 0) -> BinaryIO:
     if scheme_of(path) == "file":
         handle: BinaryIO = Path(path).open("rb", buffering=0)  # noqa: SIM115  # the caller closes it
     else:
-        store = _store(scheme_of(path))
-        handle = cast(BinaryIO, store.open(_key(path), "rb", block_size=REMOTE_READ_AHEAD, cache_type="readahead"))
+        store = store_of(scheme_of(path))
+        handle = cast(BinaryIO, store.open(key_of(path), "rb", block_size=REMOTE_READ_AHEAD, cache_type="readahead"))
     if start:
         handle.seek(start)
     return handle
@@ -248,4 +250,4 @@ def open_random(path: str) -> pa.NativeFile:
     """Open a file for reads at any offset, as pyarrow wants it. Raises OSError or what the store's client raises."""
     if scheme_of(path) == "file":
         return pa.OSFile(path, "r")
-    return pa.PythonFile(_store(scheme_of(path)).open(_key(path), "rb", cache_type="none"), mode="r")
+    return pa.PythonFile(store_of(scheme_of(path)).open(key_of(path), "rb", cache_type="none"), mode="r")

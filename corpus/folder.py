@@ -17,6 +17,7 @@ from typing import IO, Any, cast
 import pyarrow as pa
 
 from corpus.errors import ThresherError
+from corpus.filesystem import key_of, scheme_of, store_of
 
 TEMPORARY = ".tmp-"
 
@@ -30,7 +31,7 @@ class Folder:
 
     def __init__(self, root: str) -> None:
         self.root = root.rstrip("/") or "/"
-        self.is_local = "://" not in root
+        self.is_local = scheme_of(root) == "file"
         self._file_system: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -40,11 +41,12 @@ class Folder:
         """Return the full path or URI of a name."""
         return f"{self.root}/{name}" if name else self.root
 
+    def _key(self, name: str) -> str:
+        return key_of(self.path(name))
+
     def _remote(self) -> Any:
         if self._file_system is None:
-            import fsspec
-
-            self._file_system = fsspec.core.url_to_fs(self.root)[0]
+            self._file_system = store_of(scheme_of(self.root))
         return self._file_system
 
     @contextmanager
@@ -55,7 +57,7 @@ class Folder:
             with tempfile.NamedTemporaryFile(prefix="thresher-") as file:
                 yield cast("IO[bytes]", file)
                 file.flush()
-                self._remote().put_file(file.name, self.path(name))
+                self._remote().put_file(file.name, self._key(name))
             return
         target = Path(self.path(name))
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -84,7 +86,7 @@ class Folder:
         """Return the content of a file. Raises FileNotFoundError."""
         if self.is_local:
             return Path(self.path(name)).read_bytes()
-        return cast(bytes, self._remote().cat_file(self.path(name)))
+        return cast(bytes, self._remote().cat_file(self._key(name)))
 
     def open_arrow(self, name: str) -> pa.NativeFile:
         """Open a file for Arrow readers; local files are memory-mapped."""
@@ -96,7 +98,7 @@ class Folder:
         """Say whether a file or folder is there."""
         if self.is_local:
             return Path(self.path(name)).exists()
-        return bool(self._remote().exists(self.path(name)))
+        return bool(self._remote().exists(self._key(name)))
 
     def names(self, below: str = "") -> list[str]:
         """Return the names of all files below a folder, sorted; empty where the folder is not there."""
@@ -109,16 +111,16 @@ class Folder:
                 for file in files
             ]
             return sorted(found)
-        file_system = self._remote()
-        prefix = file_system._strip_protocol(self.root).rstrip("/") + "/"
-        return sorted(str(path).removeprefix(prefix) for path in file_system.find(self.path(below)))
+        prefix = key_of(self.root).strip("/") + "/"
+        paths = (str(path).lstrip("/") for path in self._remote().find(self._key(below)))
+        return sorted(path.removeprefix(prefix) for path in paths)
 
     def remove(self, name: str) -> None:
         """Remove a file if it is there."""
         if self.is_local:
             Path(self.path(name)).unlink(missing_ok=True)
         elif self.exists(name):
-            self._remote().rm_file(self.path(name))
+            self._remote().rm_file(self._key(name))
 
     def remove_tree(self, name: str) -> None:
         """Remove a folder below the root and all that is in it."""
@@ -127,7 +129,7 @@ class Folder:
         if self.is_local:
             shutil.rmtree(self.path(name), ignore_errors=True)
         elif self.exists(name):
-            self._remote().rm(self.path(name), recursive=True)
+            self._remote().rm(self._key(name), recursive=True)
 
     def remove_empty_folders(self) -> None:
         """Remove local folders without files; object stores have none."""

@@ -141,6 +141,10 @@ class CorpusStage(Stage):
         """Return into how many partitions the keys go, so that none exceeds 8 MiB; never depends on workers."""
 
     @abstractmethod
+    def shuffled_bytes(self, rows: int) -> int:
+        """Return about how many bytes of keys so many records shuffle."""
+
+    @abstractmethod
     def columns(self) -> tuple[str, ...]:
         """Return the columns of the records that ``pack`` and ``apply`` read."""
 

@@ -19,6 +19,7 @@ from corpus.folder import Folder
 # LZ4 costs little and halves the disk that text needs. A worker is one core: Arrow's own threads would take others'.
 _WRITE = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _REFERENCE = struct.Struct("<q?qqqq")
+REFERENCE_BYTES = _REFERENCE.size
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,11 @@ class ExactDuplicates(CorpusStage):
 
     def partitions(self, planned_rows: int) -> int:
         """Return the number of partitions for so many rows."""
-        return max(1, -(-planned_rows * ENTRY_BYTES // GROUP_BYTES))
+        return max(1, -(-self.shuffled_bytes(planned_rows) // GROUP_BYTES))
+
+    def shuffled_bytes(self, rows: int) -> int:
+        """Return the size of one entry per record, the most that there can be."""
+        return rows * ENTRY_BYTES
 
     def columns(self) -> tuple[str, ...]:
         """Return ids, positions and what is hashed."""

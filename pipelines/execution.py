@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import platform
 import re
 import resource
@@ -11,27 +10,39 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from corpus.errors import ThresherError, UsageError
+from corpus.filesystem import locate
 from corpus.folder import Folder
 from corpus.planning import plan_input
 from corpus.planning_types import InputPlan
 from corpus.stages import Stage
+from corpus.staging import REFERENCE_BYTES
+from corpus.version import VERSION
 from pipelines.config import RunConfig, config_hash, dump_yaml, semantic_config
 from pipelines.options import Engine, choose_engine
 from pipelines.passes import compile_passes
-from pipelines.run_folder import begin, check_writable, file_states, inspect, locked, remove_half_files, remove_run
+from pipelines.run_folder import (
+    begin,
+    check_is_run,
+    check_writable,
+    file_states,
+    inspect,
+    locked,
+    remove_half_files,
+    remove_run,
+)
 from reports.closing import close_books
 from reports.fates import stage_infos
-from reports.manifest import MANIFEST_NAME, REPORT_NAME, RUN_NAME, to_json
+from reports.manifest import MANIFEST_NAME, REPORT_NAME, RUN_NAME
 from reports.verify import read_json
 
 BYTES_PER_UNPLANNED_ROW = 256
-VERSION = "0.1.0"
+# Measured on the FnApiRunner, which keeps all groups in its memory.
+DRIVER_BYTES_PER_SHUFFLED = 5
 
 
 @dataclass(frozen=True)
@@ -60,8 +71,8 @@ def load_run(root: str) -> Run:
 
 
 def absolute(root: str) -> str:
-    """Return a path or URI that means the same in every process."""
-    return root if "://" in root else str(Path(root).absolute())
+    """Return a path or URI that means the same in every process. Raises UsageError for an unknown scheme."""
+    return locate(root).rstrip("/") or "/"
 
 
 def planned_rows(plan: InputPlan) -> int:
@@ -115,19 +126,22 @@ def execute(
     plan = plan_input(config.input)
     semantic = semantic_of(config, stages, plan)
     if overwrite:
-        remove_run(folder)
-    state = inspect(folder, config, semantic, plan)
-    if state == "finished":
+        check_is_run(folder)
+    elif inspect(folder, config, semantic, plan) == "finished":
         console.print(f"{config.output}: finished before with this config and input")
+        if clean:
+            folder.remove_tree("staging")
         return load_run(root)
     engine = choose_engine(beam_arguments)
     _prepare(stages, console)
-    if state == "new":
-        begin(folder, semantic, plan)
     with locked(folder):
-        if state == "unfinished":
+        if overwrite:
+            remove_run(folder)
+        if inspect(folder, config, semantic, plan) == "unfinished":
             console.print(f"{config.output}: going on with an unfinished run")
             remove_half_files(folder)
+        else:
+            begin(folder, semantic, plan)
         _run_pipeline(config, root, plan, engine, console)
         return _finish(config, root, plan, semantic, stages, engine, started, clean)
 
@@ -202,7 +216,7 @@ def _finish(
             f"{errors} dead letters and failed files, more than input.max_errors ({config.input.max_errors}); see "
             f"{folder.path('dead_letters')}"
         )
-    if plan.files and books.report["files_failed"] == len(plan.files) and not records["kept"]:
+    if plan.files and books.report["files_failed"] == len(plan.files) and not records["read"]:
         raise ThresherError(f"every input file failed; see {folder.path('dead_letters')}")
     if books.repeated_example is not None and config.input.duplicate_ids == "fail":
         raise ThresherError(
@@ -251,14 +265,12 @@ def describe_plan(config: RunConfig) -> dict[str, Any]:
     rows = planned_rows(plan)
     size = sum(file.size for file in plan.files)
     passes = compile_passes(stages)
-    shuffled = rows * 41 // config.batch_rows
-    memory = 0
+    shuffled = rows * REFERENCE_BYTES // config.batch_rows
     for current in passes:
         if current.feeds is not None:
-            shuffled += rows * 96
+            shuffled += current.feeds.shuffled_bytes(rows)
     if config.input.id_column is not None:
         shuffled += rows * 16
-    memory = 5 * shuffled
     return {
         "files": len(plan.files),
         "items": len(plan.items),
@@ -267,12 +279,7 @@ def describe_plan(config: RunConfig) -> dict[str, Any]:
         "rows_are_exact": all(item.rows is not None for item in plan.items),
         "passes": [[stage.name for stage in current.stages] for current in passes],
         "shuffled_bytes": shuffled,
-        "driver_memory_bytes": memory,
+        "driver_memory_bytes": DRIVER_BYTES_PER_SHUFFLED * shuffled,
         "warnings": [f"left out for its name: {name}" for name in plan.left_out]
         + [f"{file.file}: {file.error}" for file in plan.files if file.error],
     }
-
-
-def semantic_json(semantic: Mapping[str, Any]) -> bytes:
-    """Return a semantic config as JSON."""
-    return to_json(json.loads(json.dumps(semantic)))

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from corpus.errors import ThresherError, UsageError
+from corpus.filesystem import files_at
 from corpus.folder import TEMPORARY, Folder
 from corpus.planning_types import InputPlan
 from corpus.readers import read_item
+from corpus.version import VERSION
 from pipelines.config import RunConfig
 from pipelines.job import PLAN_NAME
 from reports.manifest import CARD_NAME, CONFIG_NAME, MANIFEST_NAME, REPORT_NAME, RUN_NAME, UNLISTED
@@ -30,6 +32,7 @@ State = Literal["new", "unfinished", "finished"]
 def check_writable(root: str) -> None:
     """Raise UsageError if a local run folder cannot be made or written; makes nothing."""
     if "://" in root:
+        files_at(root).stat(root)  # raises UsageError where the store cannot be reached
         return
     path = Path(root)
     for parent in (path, *path.parents):
@@ -54,7 +57,8 @@ def inspect(folder: Folder, config: RunConfig, semantic: Mapping[str, Any], plan
         return "finished"
     if folder.exists(STATE_NAME):
         state = read_json(folder, STATE_NAME)
-        _compare(folder, state["config"], semantic, "unfinished")
+        now = {"version": VERSION, "config": semantic}
+        _compare(folder, {"version": state["version"], "config": state["config"]}, now, "unfinished")
         changed = _changed_files(state["files"], file_states(plan))
         if changed:
             raise UsageError(
@@ -62,12 +66,20 @@ def inspect(folder: Folder, config: RunConfig, semantic: Mapping[str, Any], plan
                 "began; give another --output, or --overwrite to begin anew"
             )
         return "unfinished"
-    if folder.exists() and folder.names():
-        raise UsageError(
-            f"output {folder.root}: the folder is not empty and holds no run ({folder.names()[0]}); "
-            "give another --output"
-        )
+    check_is_run(folder)
     return "new"
+
+
+def check_is_run(folder: Folder) -> None:
+    """Raise UsageError if the folder holds files but no run; a run that ended before it began counts as nothing."""
+    if folder.exists(MANIFEST_NAME) or folder.exists(STATE_NAME):
+        return
+    others = [name for name in folder.names() if not name.startswith("staging/")] if folder.exists() else []
+    if others:
+        raise UsageError(
+            f"output {folder.root}: the folder is not empty and holds no run ({others[0]}); give another --output "
+            "(--overwrite removes only runs)"
+        )
 
 
 def _compare(folder: Folder, found: Mapping[str, Any], wanted: Mapping[str, Any], kind: str) -> None:
@@ -122,29 +134,26 @@ def _compare_inputs(folder: Folder, config: RunConfig, plan: InputPlan) -> None:
 
 
 def remove_run(folder: Folder) -> None:
-    """Remove a run, finished or not, and nothing else. Raises UsageError where the folder holds no run."""
-    names = folder.names() if folder.exists() else []
-    if not names:
-        return
+    """Remove a run, finished or not, and nothing else; call it with the folder locked."""
     listed = {MANIFEST_NAME, REPORT_NAME, CONFIG_NAME, CARD_NAME, RUN_NAME, *UNLISTED}
     if folder.exists(MANIFEST_NAME):
         listed.update(entry["file"] for entry in read_json(folder, MANIFEST_NAME)["outputs"])
-    elif not folder.exists(STATE_NAME):
-        raise UsageError(
-            f"output {folder.root}: the folder is not empty and holds no run; --overwrite removes only runs"
-        )
     folder.remove(MANIFEST_NAME)
-    for name in names:
-        if name in listed or _PLANNED.fullmatch(name) or name.rsplit("/", 1)[-1].startswith(TEMPORARY):
+    for name in folder.names():
+        in_staging = name.startswith("staging/") and name != LOCK_NAME
+        if in_staging or name in listed or _PLANNED.fullmatch(name) or _is_half(name):
             folder.remove(name)
-    folder.remove_tree("staging")
     folder.remove_empty_folders()
+
+
+def _is_half(name: str) -> bool:
+    return name.rsplit("/", 1)[-1].startswith(TEMPORARY)
 
 
 def remove_half_files(folder: Folder) -> None:
     """Remove what a killed process was writing; call it with the folder locked."""
     for name in folder.names():
-        if name.rsplit("/", 1)[-1].startswith(TEMPORARY):
+        if _is_half(name):
             folder.remove(name)
 
 
@@ -152,7 +161,7 @@ def begin(folder: Folder, semantic: Mapping[str, Any], plan: InputPlan) -> None:
     """Write plan and state of a new run. Raises UsageError where the folder cannot be written."""
     try:
         folder.write_bytes(PLAN_NAME, plan.to_json().encode())
-        state = {"config": semantic, "files": file_states(plan)}
+        state = {"version": VERSION, "config": semantic, "files": file_states(plan)}
         folder.write_bytes(STATE_NAME, json.dumps(state).encode())
     except (OSError, ThresherError) as error:
         raise UsageError(f"output {folder.root}: {error}; or give another --output") from None
@@ -167,8 +176,12 @@ def locked(folder: Folder) -> Iterator[None]:
     import fcntl
 
     path = Path(folder.path(LOCK_NAME))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+") as file:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    except OSError as error:
+        raise UsageError(f"output {folder.root}: {error.strerror or error}; give another --output") from None
+    with path.open("r+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -1,6 +1,6 @@
 """A local worker process: Beam's own, that ends with the driver and leaves the terminal to it.
 
-Started as ``python -m pipelines.worker DRIVER_PID LOG``. What a worker says goes to the log file: errors travel to the
+Started as ``python worker.py DRIVER_PID LOG``. What a worker says goes to the log file: errors travel to the
 driver with the result of their bundle, where they become one message.
 """
 
@@ -12,11 +12,12 @@ import signal
 import sys
 import threading
 import time
+from pathlib import Path
 
 
 def worker_command(log: str) -> str:
     """Return the shell command that starts a worker of this process; an empty ``log`` leaves its errors on stderr."""
-    command = [sys.executable, "-m", "pipelines.worker", str(os.getpid()), log]
+    command = [sys.executable, __file__, str(os.getpid()), log]
     return f"exec {shlex.join(command)}"
 
 
@@ -47,4 +48,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    # With ``-m`` the current folder would come first, and a user's folder named corpus could hide our package.
+    sys.path[0] = str(Path(__file__).parent.parent)
     main()

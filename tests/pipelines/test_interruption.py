@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from pipelines import worker
 from tests.pipelines.corpora import STAGES, run, write_config, write_corpus
 
 
@@ -38,7 +39,7 @@ def _workers(driver: int) -> list[psutil.Process]:
     return [
         process
         for process in psutil.process_iter(["cmdline"])
-        if process.info["cmdline"] and ["-m", "pipelines.worker", str(driver)] == process.info["cmdline"][1:4]
+        if (command := process.info["cmdline"]) and command[1:2] == [worker.__file__] and command[2] == str(driver)
     ]
 
 
