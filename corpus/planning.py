@@ -27,6 +27,7 @@ from corpus.readers.parquet import open_parquet
 __all__ = ["ITEM_BYTES", "InputPlan", "Item", "PlannedFile", "plan_input"]
 
 ITEM_BYTES = 32 << 20
+MAX_RANGES = 1 << 16
 _PLANNING_THREADS = 16
 
 
@@ -45,7 +46,10 @@ def plan_input(config: InputConfig) -> InputPlan:
     shown = dict(zip(paths, display_names(paths), strict=True))
     ordered = sorted(found, key=lambda info: shown[info.path])
     with ThreadPoolExecutor(_PLANNING_THREADS) as pool:
-        inspected = list(pool.map(lambda info: _inspect(info, shown[info.path], config), ordered))
+        total = sum(info.size for info in found)
+        # The plan grows with the number of items, so the items of a huge input are larger.
+        item_bytes = max(ITEM_BYTES, total // MAX_RANGES)
+        inspected = list(pool.map(lambda info: _inspect(info, shown[info.path], config, item_bytes), ordered))
     files = tuple(file for file, _, _ in inspected)
     if all(file.error is not None and file.error.startswith("wrong_columns") for file in files):
         more = f" ({len(files)} files in all, none with it)" if len(files) > 1 else ""
@@ -85,14 +89,14 @@ def _check_names(config: InputConfig, schemas: list[pa.Schema | None]) -> None:
 Inspected = tuple[PlannedFile, list[Item], pa.Schema | None]
 
 
-def _inspect(info: FileInfo, file: str, config: InputConfig) -> Inspected:
+def _inspect(info: FileInfo, file: str, config: InputConfig, item_bytes: int) -> Inspected:
     """Return a file with its items, and the schema of a Parquet file that can be read."""
     kind, compression = format_of(info.name) or ("text", None)
     planned = PlannedFile(file, info.path, kind, compression, info.size, info.modified, None, None)
     item = Item(0, file, info.path, kind, compression, 0, info.size, 0, None, None, None, None)
     try:
         if kind == "parquet":
-            return _inspect_parquet(planned, item, config)
+            return _inspect_parquet(planned, item, config, item_bytes)
         if kind == "text" and config.layout == "pair":
             raise FileFaultError("wrong_columns", "a text file is one document, wanted are pairs; convert it to JSONL")
         with open_for_reading(item) as handle:
@@ -103,7 +107,11 @@ def _inspect(info: FileInfo, file: str, config: InputConfig) -> Inspected:
     except FileFaultError as fault:
         return _faulty(planned, item, fault)
     if kind == "jsonl" and compression is None:
-        return planned, [replace(item, start=start, end=end) for start, end in _byte_ranges(info.size)], None
+        return (
+            planned,
+            [replace(item, start=start, end=end) for start, end in _byte_ranges(info.size, item_bytes)],
+            None,
+        )
     return planned, [item], None
 
 
@@ -112,14 +120,14 @@ def _faulty(planned: PlannedFile, item: Item, fault: FileFaultError) -> Inspecte
     return replace(planned, error=f"{fault.error}: {fault.detail}"), [item], None
 
 
-def _byte_ranges(size: int) -> list[tuple[int, int]]:
-    """Return ranges of about ``ITEM_BYTES`` that make up a file; an empty file has one."""
-    count = max(1, round(size / ITEM_BYTES))
+def _byte_ranges(size: int, item_bytes: int) -> list[tuple[int, int]]:
+    """Return ranges of about so many bytes that make up a file; an empty file has one."""
+    count = max(1, round(size / item_bytes))
     borders = [size * index // count for index in range(count + 1)]
     return list(pairwise(borders))
 
 
-def _inspect_parquet(planned: PlannedFile, item: Item, config: InputConfig) -> Inspected:
+def _inspect_parquet(planned: PlannedFile, item: Item, config: InputConfig, item_bytes: int) -> Inspected:
     parquet, handle = open_parquet(planned.path)
     with handle:
         schema, metadata = parquet.schema_arrow, parquet.metadata
@@ -131,16 +139,16 @@ def _inspect_parquet(planned: PlannedFile, item: Item, config: InputConfig) -> I
         shapes = [(group.num_rows, max(0, group.total_byte_size)) for group in groups]
     return (
         planned,
-        [replace(item, start=a, end=b, first_row=row, rows=rows) for a, b, row, rows in _spans(shapes)],
+        [replace(item, start=a, end=b, first_row=row, rows=rows) for a, b, row, rows in _spans(shapes, item_bytes)],
         schema,
     )
 
 
-def _spans(shapes: list[tuple[int, int]]) -> Iterable[tuple[int, int, int, int]]:
-    """Yield (first group, end, first row, rows) of runs of row groups of about ``ITEM_BYTES``, given (rows, bytes)."""
+def _spans(shapes: list[tuple[int, int]], item_bytes: int) -> Iterable[tuple[int, int, int, int]]:
+    """Yield (first group, end, first row, rows) of runs of row groups of about so many bytes, given (rows, bytes)."""
     start = first_row = rows = size = 0
     for index, (group_rows, group_bytes) in enumerate(shapes):
-        if index > start and size + group_bytes > ITEM_BYTES:
+        if index > start and size + group_bytes > item_bytes:
             yield start, index, first_row, rows
             start, first_row, rows, size = index, first_row + rows, 0, 0
         rows += group_rows

@@ -85,3 +85,17 @@ class InputPlan:
             items=tuple(Item(**one) for one in data["items"]),
             left_out=tuple(data["left_out"]),
         )
+
+
+def items_by_work(plan: InputPlan) -> list[int]:
+    """Return the numbers of all items, those with the most bytes to read first."""
+    sizes = {file.file: (file.size, file.rows or 1) for file in plan.files}
+
+    def work(index: int) -> tuple[float, int]:
+        item = plan.items[index]
+        size, rows = sizes[item.file]
+        if item.rows is not None:
+            return -size * item.rows / rows, index
+        return -(item.end - item.start if item.end > item.start else size), index
+
+    return sorted(range(len(plan.items)), key=work)

@@ -48,8 +48,9 @@ def build(pipeline: beam.Pipeline, job: Job) -> None:
     first = passes[0]
     items = (
         pipeline
-        | "Items" >> beam.Create(range(len(job.plan().items)), reshuffle=False).with_output_types(int)
-        | "Spread items" >> beam.Reshuffle()
+        | "Start" >> beam.Impulse()
+        | "Items" >> beam.ParDo(steps.ListItems(job)).with_output_types(steps.Numbered)
+        | "Spread items" >> beam.GroupByKey()
     )
     read = items | "Read" >> _read(job)
     fresh = _marked(read[steps.BATCHES], job, first) | "Stage" >> _first_pass_outputs(steps.StageBatches(job, 1))

@@ -16,6 +16,7 @@ from apache_beam import pvalue
 from corpus.batch import DocumentBatch, split_chunk_key
 from corpus.column_inference import column_types
 from corpus.column_types import ColumnTypes
+from corpus.planning_types import items_by_work
 from corpus.readers import read_item
 from corpus.record_ids import count_repeated, id_partitions, pack_ids
 from corpus.shards import CURATED, Shard, plan_shards
@@ -37,6 +38,7 @@ from reports.fates import stage_infos
 from reports.writing import write_shard
 
 Keyed: TypeAlias = tuple[int, bytes]
+Numbered: TypeAlias = tuple[int, int]
 
 BATCHES, STAGED = "batches", "staged"
 CHUNKS, KEYS, TYPES, IDS = "chunks", "keys", "types", "ids"
@@ -54,17 +56,30 @@ class Step(beam.DoFn):  # type: ignore[misc]
         self.job = job
 
 
-class ReadItems(Step):
-    """Item number -> its batches. An item that is wholly staged goes to the output ``STAGED`` instead."""
+class ListItems(Step):
+    """Impulse -> (number, item) for all items of the plan, the largest first.
 
-    def process(self, element: int) -> Iterator[DocumentBatch | pvalue.TaggedOutput]:
+    Runners that deal keys out in turn give each worker about as much that way. Items come from the plan's file, so the
+    graph is the same whatever their number.
+    """
+
+    def process(self, element: bytes) -> Iterator[Numbered]:
+        """List all items."""
+        yield from enumerate(items_by_work(self.job.plan()))
+
+
+class ReadItems(Step):
+    """(Number, its one item) -> the item's batches. One that is wholly staged goes to the output ``STAGED`` instead."""
+
+    def process(self, element: tuple[int, Iterable[int]]) -> Iterator[DocumentBatch | pvalue.TaggedOutput]:
         """Read one item."""
         config = self.job.config
-        if staged_chunks(self.job.folder, element) is not None:
-            yield pvalue.TaggedOutput(STAGED, element)
-            return
-        item = self.job.plan().items[element]
-        yield from read_item(item, config.input, config.batch_rows, config.batch_bytes)
+        for index in element[1]:
+            if staged_chunks(self.job.folder, index) is not None:
+                yield pvalue.TaggedOutput(STAGED, index)
+            else:
+                item = self.job.plan().items[index]
+                yield from read_item(item, config.input, config.batch_rows, config.batch_bytes)
 
 
 class MarkRecordStage(Step):
