@@ -74,10 +74,12 @@ class TextBatch:
     Attributes:
         texts: ``pa.StringArray`` of n texts; null where the row is not alive.
         alive: bool array of n; values at other rows are ignored and should not cost time.
+        records: the n records, for stages that judge a column of the user's (``corpus.user_columns`` reads it).
     """
 
     texts: pa.StringArray
     alive: npt.NDArray[np.bool_]
+    records: pa.RecordBatch | None = None
 
     def __len__(self) -> int:
         return len(self.texts)

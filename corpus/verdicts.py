@@ -83,7 +83,7 @@ def with_columns(marks: pa.RecordBatch, columns: Mapping[str, pa.Array]) -> pa.R
 def mark_record_stage(stage: RecordStage, records: pa.RecordBatch, marks: pa.RecordBatch) -> pa.RecordBatch:
     """Return marks with the signals and failures of a record stage, on the rows alive when the pass began."""
     alive = column_mask(marks, ALIVE)
-    signals = stage.measure(TextBatch(entering_texts(records, stage.text_field), alive))
+    signals = stage.measure(TextBatch(entering_texts(records, stage.text_field), alive, records))
     dead = pa.array(~alive)
     columns = {}
     for signal in stage.signals():

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corpus.canonical import config_hash
 from corpus.errors import UsageError
 from corpus.stages import known_stages
-from pipelines.config import RunConfig, config_from_mapping, config_hash, load_config, semantic_config
+from pipelines.config import RunConfig, config_from_mapping, load_config, semantic_config
 from pipelines.yaml_reader import read_yaml
 from pipelines.yaml_writer import dump_yaml
 
@@ -319,7 +320,7 @@ def test_a_spelling_gives_its_number_or_an_error(
         ("threshold: 0.8", "name: language", "c.yaml:9: language: two stages have this name, on lines 7 and 9"),
         ("- exact_duplicates", "- language", "c.yaml:8: language: two stages have this name, on lines 7 and 8"),
         ("- exact_duplicates", "- exact-duplicates", "c.yaml:8: stages.exact-duplicates: no stage is called 'exact-"),
-        ("- exact_duplicates", "- zzz", "c.yaml:8: stages.zzz: no stage is called 'zzz'; there are exact_duplicates, "),
+        ("- exact_duplicates", "- zzz", "c.yaml:8: stages.zzz: no stage is called 'zzz'; there are badwords, "),
         ("- exact_duplicates", "- exact_duplicates:", "c.yaml:8: exact_duplicates: found nothing (null)"),
         ("- exact_duplicates", "- exact_duplicates: 5", "exact_duplicates: found 5 (a whole number); wanted a mapping"),
         ("- exact_duplicates", "- 5", "c.yaml:8: stages[1]: found 5 (a whole number); wanted the name of a stage"),

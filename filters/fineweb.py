@@ -1,0 +1,131 @@
+"""The quality rules of the FineWeb data set: the stage ``fineweb_quality``.
+
+Source: Penedo et al., "The FineWeb Datasets: Decanting the Web for the Finest Text Data at Scale", arXiv 2406.17557,
+section 3.5. Reference implementation: ``FineWebQualityFilter`` of datatrove 0.10, with which the data set was made.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from corpus.stages import (
+    Off,
+    RecordStage,
+    Rule,
+    Signal,
+    StageConfig,
+    Test,
+    TextBatch,
+    TextField,
+    stage,
+    threshold_rules,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Preset = Literal["thresher-1", "datatrove-0.10"]
+Amount = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+# Config field, signal, test: in the order in which datatrove asks.
+RULES: tuple[tuple[str, str, Test], ...] = (
+    ("minimum_punctuated_lines", "punctuated_lines", "at_least"),
+    ("maximum_short_lines", "short_lines", "at_most"),
+    ("maximum_duplicate_line_characters", "duplicate_line_characters", "at_most"),
+    ("maximum_newline_ratio", "newline_ratio", "at_most"),
+)
+
+
+class FineWebQualityConfig(StageConfig):
+    """Settings of ``fineweb_quality``: each rule's limit, or "off". The defaults are those of datatrove."""
+
+    preset: Preset = Field(
+        default="thresher-1",
+        description="What a line is: any line without the white space around it (thresher-1), or what datatrove 0.10 "
+        "finds between line feeds.",
+    )
+    field: TextField | None = Field(default=None, description="Field that is judged; default the response of a pair.")
+    minimum_punctuated_lines: Share | Off = Field(
+        default=0.12, description="Least share of lines that end with punctuation."
+    )
+    maximum_short_lines: Share | Off = Field(default=0.67, description="Largest share of short lines.")
+    short_line_length: int = Field(default=30, ge=0, description="Characters up to which a line is short.")
+    maximum_duplicate_line_characters: Share | Off = Field(
+        default=0.01, description="Largest share of characters in repeated lines."
+    )
+    maximum_newline_ratio: Amount | Off = Field(default=0.3, description="Most line ends per word.")
+
+
+@stage("fineweb_quality")
+class FineWebQuality(RecordStage):
+    """Drops lists, menus and texts whose lines were cut, by four ratios.
+
+    Blank lines do not count. A line ends with punctuation if its last code point ends sentences in some script
+    (``.``, ``?``, ``!``, ``。`` and 155 others; no quotation marks, brackets or ellipses). A line is a duplicate where
+    it occurs for the second or a later time. Words are those of ``corpus.text.words``. A value at a limit stays. A
+    ratio whose denominator is zero (no lines, no words) is null, and null meets every rule.
+
+    The limits are those of the code that made the data set. The paper differs in one: it gives 0.1, not 0.01, for
+    characters in repeated lines.
+
+    The preset ``datatrove-0.10`` gives verdict and first failing rule of datatrove's filter on the same words. The
+    preset ``thresher-1`` has the same limits and differs in what a line is:
+
+    - Line ends. thresher-1: those of ``corpus.text.lines``, ``\\r\\n`` being one; they are also what is counted per
+      word. datatrove-0.10: line feeds only.
+    - White space around a line. thresher-1: left out. datatrove-0.10: a part of the line, so that no line of a text
+      with ``\\r\\n`` ends with punctuation, and equal lines with other indentation differ.
+    - Characters in repeated lines are a share of those of all lines (thresher-1), or of the whole text without line
+      feeds (datatrove-0.10).
+
+    What remains different from datatrove itself, in both presets: its tokenizer of words per language, and text of
+    white space only, which it drops as ``empty`` and which has left before any stage here. A text without words but
+    not blank (zero-width spaces) raises ZeroDivisionError there. Its options ``line_punct_exclude_zero`` and
+    ``stop_chars`` do not exist here.
+    """
+
+    Config = FineWebQualityConfig
+    summary = "Quality rules of FineWeb: punctuation at line ends, short lines, repeated lines, line ends per word."
+    config: FineWebQualityConfig
+
+    def signals(self) -> tuple[Signal, ...]:
+        """Return the four ratios."""
+        return (
+            Signal("punctuated_lines", "float64", "Share of lines that end with punctuation."),
+            Signal("short_lines", "float64", "Share of lines of at most short_line_length characters."),
+            Signal("duplicate_line_characters", "float64", "Share of characters in lines that occurred before."),
+            Signal("newline_ratio", "float64", "Line ends per word."),
+        )
+
+    def rules(self) -> tuple[Rule, ...]:
+        """Return the rules that are on, in datatrove's order."""
+        return threshold_rules(self.config, RULES)
+
+    def prepare(self) -> None:
+        """Build the tables and load the kernel."""
+        from filters.fineweb_counts import line_classes
+
+        line_classes()
+
+    def measure(self, batch: TextBatch) -> dict[str, pa.Array]:
+        """Return the four signals of each text."""
+        import numpy as np
+        import pyarrow as pa
+
+        from filters import fineweb_kernel as statistic
+        from filters.fineweb_counts import count_batch
+
+        counts = count_batch(batch.texts, batch.alive, self.config.preset, self.config.short_line_length)
+        quotients = {
+            "punctuated_lines": (statistic.PUNCTUATED_LINES, statistic.LINES),
+            "short_lines": (statistic.SHORT_LINES, statistic.LINES),
+            "duplicate_line_characters": (statistic.DUPLICATE_LINE_CHARACTERS, statistic.CHARACTERS),
+            "newline_ratio": (statistic.NEWLINES, statistic.WORDS),
+        }
+        return {
+            name: pa.array(counts[part] / np.maximum(counts[whole], 1), mask=counts[whole] == 0)
+            for name, (part, whole) in quotients.items()
+        }
