@@ -7,10 +7,10 @@ upload appears only when it is complete: there a file is made on the local disk 
 from __future__ import annotations
 
 import os
-import shutil
+import secrets
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from corpus.errors import ThresherError
 from corpus.filesystem import key_of, scheme_of, store_of
+from corpus.store_errors import describe, store_errors
 
 TEMPORARY = ".tmp-"
 
@@ -57,11 +58,12 @@ class Folder:
             with tempfile.NamedTemporaryFile(prefix="thresher-") as file:
                 yield cast("IO[bytes]", file)
                 file.flush()
-                self._remote().put_file(file.name, self._key(name))
+                self._upload(file.name, name)
             return
         target = Path(self.path(name))
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f"{TEMPORARY}{os.getpid()}-{target.name}")
+        # Threads and containers that share a folder may write the same file at the same time.
+        temporary = target.with_name(f"{TEMPORARY}{secrets.token_hex(8)}-{target.name}")
         try:
             with temporary.open("wb") as file:
                 yield file
@@ -77,6 +79,14 @@ class Folder:
             temporary.unlink(missing_ok=True)
             raise
 
+    def _upload(self, local: str, name: str) -> None:
+        path = self.path(name)
+        try:
+            with store_errors(path, "cannot be written"):
+                self._remote().put_file(local, self._key(name))
+        except FileNotFoundError as error:
+            raise ThresherError(describe(path, "cannot be written", error)) from error
+
     def write_bytes(self, name: str, data: bytes) -> None:
         """Write a whole file."""
         with self.writing(name) as file:
@@ -86,7 +96,8 @@ class Folder:
         """Return the content of a file. Raises FileNotFoundError."""
         if self.is_local:
             return Path(self.path(name)).read_bytes()
-        return cast(bytes, self._remote().cat_file(self._key(name)))
+        with store_errors(self.path(name), "cannot be read"):
+            return cast(bytes, self._remote().cat_file(self._key(name)))
 
     def open_arrow(self, name: str) -> pa.NativeFile:
         """Open a file for Arrow readers; local files are memory-mapped."""
@@ -98,7 +109,8 @@ class Folder:
         """Say whether a file or folder is there."""
         if self.is_local:
             return Path(self.path(name)).exists()
-        return bool(self._remote().exists(self._key(name)))
+        with store_errors(self.path(name), "cannot be asked for"):
+            return bool(self._remote().exists(self._key(name)))
 
     def names(self, below: str = "") -> list[str]:
         """Return the names of all files below a folder, sorted; empty where the folder is not there."""
@@ -112,7 +124,8 @@ class Folder:
             ]
             return sorted(found)
         prefix = key_of(self.root).strip("/") + "/"
-        paths = (str(path).lstrip("/") for path in self._remote().find(self._key(below)))
+        with store_errors(self.path(below), "cannot be listed"):
+            paths = [str(path).lstrip("/") for path in self._remote().find(self._key(below))]
         return sorted(path.removeprefix(prefix) for path in paths)
 
     def remove(self, name: str) -> None:
@@ -120,20 +133,12 @@ class Folder:
         if self.is_local:
             Path(self.path(name)).unlink(missing_ok=True)
         elif self.exists(name):
-            self._remote().rm_file(self._key(name))
+            with store_errors(self.path(name), "cannot be removed"):
+                self._remote().rm_file(self._key(name))
 
-    def remove_tree(self, name: str) -> None:
-        """Remove a folder below the root and all that is in it."""
-        if not name:
-            raise ValueError("the run folder itself is never removed")
+    def remove_empty_folders(self, below: str) -> None:
+        """Remove the local folders below a name, itself included, that hold no file; object stores have none."""
         if self.is_local:
-            shutil.rmtree(self.path(name), ignore_errors=True)
-        elif self.exists(name):
-            self._remote().rm(self._key(name), recursive=True)
-
-    def remove_empty_folders(self) -> None:
-        """Remove local folders without files; object stores have none."""
-        if self.is_local:
-            for parent, _, _ in sorted(os.walk(self.root), reverse=True):
-                if parent != self.root and not os.listdir(parent):
+            for parent, _, _ in sorted(os.walk(self.path(below)), reverse=True):
+                with suppress(OSError):
                     Path(parent).rmdir()

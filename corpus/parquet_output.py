@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
+from types import TracebackType
 from typing import IO
 
 import pyarrow as pa
@@ -61,43 +63,63 @@ class _Hashing:
         self.closed = True
 
 
-def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    waiting: list[pa.Table] = []
-    size = rows = 0
-    for table in tables:
-        if waiting and (size + table.nbytes > ROW_GROUP_BYTES or rows + table.num_rows > ROW_GROUP_ROWS):
-            yield pa.concat_tables(waiting)
-            waiting, size, rows = [], 0, 0
-        waiting.append(table)
-        size += table.nbytes
-        rows += table.num_rows
-    if rows:
-        yield pa.concat_tables(waiting)
+class ParquetOutput:
+    """Writes tables of one schema as one file, a row group at a time; without a table, a valid file without rows.
 
-
-def write_parquet(
-    folder: Folder, name: str, schema: pa.Schema, tables: Iterable[pa.Table], plain: Iterable[str] = ()
-) -> OutputFile:
-    """Write tables of one schema as one file; zero tables give a valid file without rows.
+    Used as a context manager: the file appears when the block ends without an error, and ``file`` describes it then.
 
     Args:
         plain: columns that get neither a dictionary nor statistics, because their values hardly repeat and are long.
     """
-    plain_names = set(plain)
-    others = [field.name for field in schema if field.name not in plain_names and not pa.types.is_nested(field.type)]
-    rows = 0
-    with folder.writing(name) as file:
-        sink = _Hashing(file)
-        with pq.ParquetWriter(
-            sink,
-            schema,
-            compression="zstd",
-            compression_level=COMPRESSION_LEVEL,
-            use_dictionary=others,
-            write_statistics=others,
-            write_page_index=True,
-        ) as writer:
-            for group in _row_groups(tables):
-                writer.write_table(group, row_group_size=max(group.num_rows, 1))
-                rows += group.num_rows
-    return OutputFile(name, rows, sink.size, sink.digest.hexdigest())
+
+    def __init__(self, folder: Folder, name: str, schema: pa.Schema, plain: Iterable[str] = ()) -> None:
+        self.file: OutputFile | None = None
+        self._folder, self._name, self._schema, self._plain = folder, name, schema, set(plain)
+        self._waiting: list[pa.Table] = []
+        self._size = self._waiting_rows = self._rows = 0
+
+    def __enter__(self) -> ParquetOutput:
+        columns = [
+            field.name for field in self._schema if field.name not in self._plain and not pa.types.is_nested(field.type)
+        ]
+        with ExitStack() as stack:
+            self._sink = _Hashing(stack.enter_context(self._folder.writing(self._name)))
+            self._writer = stack.enter_context(
+                pq.ParquetWriter(
+                    self._sink,
+                    self._schema,
+                    compression="zstd",
+                    compression_level=COMPRESSION_LEVEL,
+                    use_dictionary=columns,
+                    write_statistics=columns,
+                    write_page_index=True,
+                )
+            )
+            self._stack = stack.pop_all()
+        return self
+
+    def write(self, table: pa.Table) -> None:
+        """Add a table, a batch's rows; row groups take whole batches up to a size."""
+        if self._waiting and (
+            self._size + table.nbytes > ROW_GROUP_BYTES or self._waiting_rows + table.num_rows > ROW_GROUP_ROWS
+        ):
+            self._write_group()
+        self._waiting.append(table)
+        self._size += table.nbytes
+        self._waiting_rows += table.num_rows
+
+    def _write_group(self) -> None:
+        if self._waiting_rows:
+            self._writer.write_table(pa.concat_tables(self._waiting), row_group_size=self._waiting_rows)
+            self._rows += self._waiting_rows
+        self._waiting, self._size, self._waiting_rows = [], 0, 0
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self._stack.__exit__(kind, error, traceback)
+            return
+        with self._stack:
+            self._write_group()
+        self.file = OutputFile(self._name, self._rows, self._sink.size, self._sink.digest.hexdigest())

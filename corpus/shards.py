@@ -7,7 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from corpus.batch import split_chunk_key
+from corpus.errors import ThresherError
+from corpus.inputs import InputConfig
 from corpus.packing import pack_arrays, unpack_arrays
+from corpus.planning_types import InputPlan
 from corpus.staging import ChunkReference
 
 CURATED, TABLES = "curated", "tables"
@@ -51,6 +55,28 @@ class Shard:
         curated, index, count = head.tolist()
         parts = tuple((key, bool(last), dead) for key, last, dead in chunks.reshape(-1, 3).tolist())
         return Shard(CURATED if curated else TABLES, index, count, parts)
+
+
+def check_complete(references: Sequence[ChunkReference], plan: InputPlan, config: InputConfig) -> None:
+    """Raise ThresherError unless every batch of every planned item is there once, with the rows that were planned.
+
+    Counts that are all taken from the same batches would balance without the one that an engine lost or gave twice.
+    """
+    chunks: dict[int, list[ChunkReference]] = {}
+    for reference in references:
+        chunks.setdefault(split_chunk_key(reference.key)[0], []).append(reference)
+    for item in plan.items:
+        found = sorted(chunks.pop(item.index, []), key=lambda reference: reference.key)
+        numbers = [split_chunk_key(reference.key)[1] for reference in found]
+        lasts = [reference.last for reference in found]
+        if numbers != list(range(len(found))) or lasts != [False] * (len(found) - 1) + [True]:
+            raise ThresherError(f"item {item.index} ({item.file}): its batches {numbers} are not all there, once each")
+        rows = sum(reference.rows + reference.dead for reference in found)
+        exact = item.rows is not None and item.limit is None and config.sample is None
+        if exact and rows < (item.rows or 0) and not any(reference.dead for reference in found):
+            raise ThresherError(f"item {item.index} ({item.file}): {rows} of {item.rows} planned rows were read")
+    if chunks:
+        raise ThresherError(f"batches of items that were not planned: {sorted(chunks)[:10]}")
 
 
 def plan_shards(references: Iterable[ChunkReference], target_file_bytes: int) -> list[Shard]:

@@ -110,6 +110,27 @@ def read_records(folder: Folder, key: int, last: bool, columns: Sequence[str] | 
     return _read(folder, records_name(key, last), columns)
 
 
+def read_batch(folder: Folder, key: int, last: bool) -> DocumentBatch:
+    """Return a batch as pass 1 left it."""
+    records = read_records(folder, key, last)
+    metadata = records.schema.metadata
+    item, chunk = split_chunk_key(key)
+    return DocumentBatch(
+        item=item,
+        chunk=chunk,
+        last=last,
+        file=metadata[b"file"].decode(),
+        records=records,
+        dead=read_dead(folder, key) if int(metadata[b"dead"]) else empty_dead(),
+        marks=read_marks(folder, 1, key),
+    )
+
+
+def is_staged(folder: Folder, key: int, last: bool) -> bool:
+    """Say whether the whole batch is there."""
+    return folder.exists(records_name(key, last))
+
+
 def read_dead(folder: Folder, key: int) -> pa.RecordBatch:
     """Return the dead letters of a batch that has some."""
     return _read(folder, _dead_name(key))

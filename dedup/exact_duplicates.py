@@ -126,4 +126,5 @@ class ExactDuplicates(CorpusStage):
             "copies_available": int(left.sum()),
             "copies_kept": 0,
             "limit": 0,
+            "leaders_dropped_later": 0,
         }

@@ -7,8 +7,6 @@ own settings; this module only puts them together. It imports nothing heavy: ``t
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -16,7 +14,7 @@ from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError, WithJsonSchema
 
-from corpus.batch_layout import MAX_ROWS, Layout
+from corpus.batch_layout import MAX_BATCH_ROWS, Layout
 from corpus.errors import UsageError
 from corpus.inputs import InputConfig
 from corpus.stages import Stage, StageConfig, TextField, known_stages
@@ -65,7 +63,7 @@ class RunConfig(BaseModel):
     stages: Annotated[tuple[InstanceOf[StageEntry], ...], WithJsonSchema({"type": "array"})] = Field(
         description="The stages in their order: a name, or a name with its settings."
     )
-    batch_rows: int = Field(default=8192, ge=1, le=MAX_ROWS, description="Most records in a batch.")
+    batch_rows: int = Field(default=8192, ge=1, le=MAX_BATCH_ROWS, description="Most records in a batch.")
     batch_bytes: int = Field(
         default=16 * MIB, ge=64 * KIB, le=16 * MIB, description="Most bytes of text and columns in a batch."
     )
@@ -138,12 +136,6 @@ def semantic_config(config: RunConfig, fingerprints: Mapping[str, Mapping[str, s
                 brought.setdefault(entry.name, {})[key] = digest
         result["stages"].append({entry.kind: values})
     return result | {"fingerprints": brought} if brought else result
-
-
-def config_hash(semantic: Mapping[str, Any]) -> str:
-    """Return the SHA-256 (lower-case hex) of the canonical JSON of a semantic config."""
-    text = json.dumps(semantic, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def _plain(value: Any) -> Any:

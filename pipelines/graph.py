@@ -23,11 +23,6 @@ def _marked(batches: beam.PCollection, job: Job, current: Pass) -> beam.PCollect
     return batches
 
 
-def _read(job: Job) -> beam.PTransform:
-    typed = beam.ParDo(steps.ReadItems(job)).with_output_types(DocumentBatch, **{steps.STAGED: int})
-    return typed.with_outputs(steps.STAGED, main=steps.BATCHES)
-
-
 def _pass_outputs(step: beam.DoFn) -> beam.PTransform:
     typed = beam.ParDo(step).with_output_types(steps.Keyed, **{steps.KEYS: steps.Keyed})
     return typed.with_outputs(steps.KEYS, main=steps.CHUNKS)
@@ -52,18 +47,13 @@ def build(pipeline: beam.Pipeline, job: Job) -> None:
         | "Items" >> beam.ParDo(steps.ListItems(job)).with_output_types(steps.Numbered)
         | "Spread items" >> beam.GroupByKey()
     )
-    read = items | "Read" >> _read(job)
-    fresh = _marked(read[steps.BATCHES], job, first) | "Stage" >> _first_pass_outputs(steps.StageBatches(job, 1))
-    replayed = read[steps.STAGED] | "Replay staged" >> _first_pass_outputs(steps.ReplayStaged(job, 1))
-
-    def both(tag: str) -> beam.PCollection:
-        return (fresh[tag], replayed[tag]) | f"All {tag}" >> beam.Flatten()
-
-    chunks, keys = both(steps.CHUNKS), both(steps.KEYS)
-    types = both(steps.TYPES) | "Merge column types" >> beam.CombineGlobally(steps.MergeTypes())
+    read = items | "Read" >> beam.ParDo(steps.ReadItems(job)).with_output_types(DocumentBatch)
+    staged = _marked(read, job, first) | "Stage" >> _first_pass_outputs(steps.StageBatches(job, 1))
+    chunks, keys = staged[steps.CHUNKS], staged[steps.KEYS]
+    types = staged[steps.TYPES] | "Merge column types" >> beam.CombineGlobally(steps.MergeTypes())
     if job.config.input.id_column is not None:
         _ = (
-            both(steps.IDS)
+            staged[steps.IDS]
             | "Group ids" >> beam.GroupByKey()
             | "Repeated ids" >> beam.ParDo(steps.CountRepeatedIds(job)).with_output_types(int)
         )

@@ -7,13 +7,12 @@ import os
 import re
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
 from corpus.errors import ThresherError, UsageError
-from corpus.filesystem import files_at
-from corpus.folder import TEMPORARY, Folder
+from corpus.folder import Folder
 from corpus.planning_types import InputPlan
 from corpus.readers import read_item
 from corpus.version import VERSION
@@ -24,15 +23,23 @@ from reports.verify import read_json
 
 STATE_NAME = "staging/state.json"
 LOCK_NAME = "staging/lock"
-_PLANNED = re.compile(r"(curated|ledger|signals|dead_letters)/part-\d{5}-of-\d{5}\.parquet")
+PROBE_NAME = "staging/probe"
+# Every file that a run writes and that its manifest may not list; nothing else is ever removed.
+_OURS = re.compile(
+    r"(curated|ledger|signals|dead_letters)/part-\d{5}-of-\d{5}\.parquet"
+    r"|staging/(records|dead|marks-\d+|done|repeated-ids)/[^/]+\.(arrow|json)"
+    r"|staging/(plan\.json|state\.json|workers\.log)"
+)
+_FOLDERS = ("curated", "ledger", "signals", "dead_letters", "staging")
+_HALF = re.compile(r"(.*/)?\.tmp-[0-9a-f]{16}-[^/]+")
 
 State = Literal["new", "unfinished", "finished"]
 
 
 def check_writable(root: str) -> None:
-    """Raise UsageError if a local run folder cannot be made or written; makes nothing."""
+    """Raise UsageError if a run folder cannot be made or written; leaves nothing behind."""
     if "://" in root:
-        files_at(root).stat(root)  # raises UsageError where the store cannot be reached
+        _check_store(Folder(root))
         return
     path = Path(root)
     for parent in (path, *path.parents):
@@ -42,6 +49,29 @@ def check_writable(root: str) -> None:
             if not os.access(parent, os.W_OK | os.X_OK):
                 raise UsageError(f"output {root}: no permission to write in {parent}; give another --output")
             return
+
+
+def check_apart(root: str, plan: InputPlan) -> None:
+    """Raise UsageError if the output folder is among the input, where a run would read what it writes."""
+    below = root.rstrip("/") + "/"
+    inside = next((file.path for file in plan.files if file.path.startswith(below)), None)
+    if inside is not None:
+        raise UsageError(
+            f"output {root}: the input file {inside} lies in it; give another --output, or other input.files"
+        )
+
+
+def _check_store(folder: Folder) -> None:
+    """Write and remove an object: nothing else tells whether a store takes one, and why it does not."""
+    try:
+        with suppress(ThresherError):
+            if folder.exists(MANIFEST_NAME):
+                return
+        folder.write_bytes(PROBE_NAME, b"")
+    except ThresherError as error:
+        raise UsageError(f"output {error}; or give another --output") from None
+    with suppress(ThresherError):
+        folder.remove(PROBE_NAME)
 
 
 def file_states(plan: InputPlan) -> dict[str, list[Any]]:
@@ -60,6 +90,8 @@ def inspect(folder: Folder, config: RunConfig, semantic: Mapping[str, Any], plan
         now = {"version": VERSION, "config": semantic}
         _compare(folder, {"version": state["version"], "config": state["config"]}, now, "unfinished")
         changed = _changed_files(state["files"], file_states(plan))
+        if not changed and folder.read_bytes(PLAN_NAME).decode() != plan.to_json():
+            changed = ["what can be read of some files"]
         if changed:
             raise UsageError(
                 f"output {folder.root}: an unfinished run over other input: {', '.join(changed[:5])} changed since it "
@@ -74,7 +106,8 @@ def check_is_run(folder: Folder) -> None:
     """Raise UsageError if the folder holds files but no run; a run that ended before it began counts as nothing."""
     if folder.exists(MANIFEST_NAME) or folder.exists(STATE_NAME):
         return
-    others = [name for name in folder.names() if not name.startswith("staging/")] if folder.exists() else []
+    begun = {LOCK_NAME, PLAN_NAME}
+    others = [name for name in folder.names() if name not in begun and not _is_half(name)] if folder.exists() else []
     if others:
         raise UsageError(
             f"output {folder.root}: the folder is not empty and holds no run ({others[0]}); give another --output "
@@ -138,23 +171,46 @@ def remove_run(folder: Folder) -> None:
     listed = {MANIFEST_NAME, REPORT_NAME, CONFIG_NAME, CARD_NAME, RUN_NAME, *UNLISTED}
     if folder.exists(MANIFEST_NAME):
         listed.update(entry["file"] for entry in read_json(folder, MANIFEST_NAME)["outputs"])
+    # A removal that is interrupted leaves a folder that still counts as that of a run.
+    folder.write_bytes(STATE_NAME, json.dumps({"version": "being removed", "config": {}, "files": {}}).encode())
     folder.remove(MANIFEST_NAME)
     for name in folder.names():
-        in_staging = name.startswith("staging/") and name != LOCK_NAME
-        if in_staging or name in listed or _PLANNED.fullmatch(name) or _is_half(name):
+        if name != STATE_NAME and (name in listed or _OURS.fullmatch(name) or _is_half(name)):
             folder.remove(name)
-    folder.remove_empty_folders()
+    folder.remove(STATE_NAME)
+    _remove_empty(folder)
+
+
+def remove_staging(folder: Folder) -> None:
+    """Remove what a run has in staging, and nothing else."""
+    for name in folder.names("staging"):
+        if name == LOCK_NAME or _OURS.fullmatch(name) or _is_half(name):
+            folder.remove(name)
+    _remove_empty(folder)
+
+
+def _remove_empty(folder: Folder) -> None:
+    for name in _FOLDERS:
+        folder.remove_empty_folders(name)
 
 
 def _is_half(name: str) -> bool:
-    return name.rsplit("/", 1)[-1].startswith(TEMPORARY)
+    found = _HALF.fullmatch(name)
+    return found is not None and (name.count("/") == 0 or name.split("/", 1)[0] in _FOLDERS)
 
 
 def remove_half_files(folder: Folder) -> None:
-    """Remove what a killed process was writing; call it with the folder locked."""
+    """Remove what killed processes were writing; call it with the folder locked."""
     for name in folder.names():
         if _is_half(name):
             folder.remove(name)
+
+
+def tidy(folder: Folder) -> None:
+    """Make an unfinished run ready to go on: half files and what is counted anew go; call it with the folder locked."""
+    remove_half_files(folder)
+    for name in folder.names("staging/repeated-ids"):
+        folder.remove(name)
 
 
 def begin(folder: Folder, semantic: Mapping[str, Any], plan: InputPlan) -> None:

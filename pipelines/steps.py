@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TypeAlias
 
 import apache_beam as beam
@@ -16,21 +17,24 @@ from apache_beam import pvalue
 from corpus.batch import DocumentBatch, split_chunk_key
 from corpus.column_inference import column_types
 from corpus.column_types import ColumnTypes
+from corpus.errors import ThresherError
 from corpus.planning_types import items_by_work
 from corpus.readers import read_item
 from corpus.record_ids import count_repeated, id_partitions, pack_ids
-from corpus.shards import CURATED, Shard, plan_shards
+from corpus.shards import CURATED, Shard, check_complete, plan_shards
 from corpus.stages import CorpusStage, RecordStage
 from corpus.staging import (
     ChunkReference,
     empty_dead,
+    is_staged,
+    read_batch,
     read_marks,
     read_records,
     staged_chunks,
     write_batch,
     write_marks,
 )
-from corpus.verdicts import ALIVE, alive_after, mark_corpus_stage, mark_record_stage
+from corpus.verdicts import ALIVE, alive_after, failures_column, mark_corpus_stage, mark_record_stage
 from pipelines.coders import DocumentBatchCoder
 from pipelines.job import Job
 from pipelines.passes import Pass
@@ -40,11 +44,9 @@ from reports.writing import write_shard
 Keyed: TypeAlias = tuple[int, bytes]
 Numbered: TypeAlias = tuple[int, int]
 
-BATCHES, STAGED = "batches", "staged"
 CHUNKS, KEYS, TYPES, IDS = "chunks", "keys", "types", "ids"
 beam.coders.registry.register_coder(DocumentBatch, DocumentBatchCoder)
 
-# In descending order the reference of a batch comes last.
 REFERENCE, VERDICT = b"r", b"v"
 IDS_FOLDER = "staging/repeated-ids"
 
@@ -69,17 +71,22 @@ class ListItems(Step):
 
 
 class ReadItems(Step):
-    """(Number, its one item) -> the item's batches. One that is wholly staged goes to the output ``STAGED`` instead."""
+    """(Number, its one item) -> the item's batches; those of an item that is wholly staged come with their marks.
 
-    def process(self, element: tuple[int, Iterable[int]]) -> Iterator[DocumentBatch | pvalue.TaggedOutput]:
+    Whether they were staged before makes no difference to what leaves the pass, so that a step may run again at any
+    time.
+    """
+
+    def process(self, element: tuple[int, Iterable[int]]) -> Iterator[DocumentBatch]:
         """Read one item."""
-        config = self.job.config
+        config, folder = self.job.config, self.job.folder
         for index in element[1]:
-            if staged_chunks(self.job.folder, index) is not None:
-                yield pvalue.TaggedOutput(STAGED, index)
-            else:
+            chunks = staged_chunks(folder, index)
+            if chunks is None:
                 item = self.job.plan().items[index]
                 yield from read_item(item, config.input, config.batch_rows, config.batch_bytes)
+            else:
+                yield from (read_batch(folder, key, last) for key, last in chunks)
 
 
 class MarkRecordStage(Step):
@@ -98,12 +105,10 @@ class MarkRecordStage(Step):
 
     def process(self, element: DocumentBatch) -> Iterator[DocumentBatch]:
         """Mark one batch."""
-        marks = mark_record_stage(self.stage, element.records, element.marks)
-        yield _with_marks(element, marks)
-
-
-def _with_marks(batch: DocumentBatch, marks: pa.RecordBatch) -> DocumentBatch:
-    return DocumentBatch(batch.item, batch.chunk, batch.last, batch.file, batch.records, batch.dead, marks)
+        if failures_column(self.name) in element.marks.schema.names:
+            yield element
+        else:
+            yield replace(element, marks=mark_record_stage(self.stage, element.records, element.marks))
 
 
 class PassStep(Step):
@@ -138,30 +143,14 @@ class StageBatches(PassStep):
 
     def process(self, element: DocumentBatch) -> Iterator[Keyed | pvalue.TaggedOutput]:
         """Stage one batch."""
-        write_batch(self.job.folder, element)
-        yield from self.describe(element.key, element.last, element.dead.num_rows, element.records, element.marks)
-
-    def describe(
-        self, key: int, last: bool, dead: int, records: pa.RecordBatch, marks: pa.RecordBatch
-    ) -> Iterator[Keyed | pvalue.TaggedOutput]:
-        """Yield everything that later steps take from a staged batch."""
-        yield from self.finished(key, last, dead, records, marks)
+        key, records = element.key, element.records
+        if not is_staged(self.job.folder, key, element.last):
+            write_batch(self.job.folder, element)
+        yield from self.finished(key, element.last, element.dead.num_rows, records, element.marks)
         yield pvalue.TaggedOutput(TYPES, column_types(key, records).to_bytes())
         if self.job.config.input.id_column is not None:
             for keyed in pack_ids(key, records, id_partitions(self.job.planned_rows)):
                 yield pvalue.TaggedOutput(IDS, keyed)
-
-
-class ReplayStaged(StageBatches):
-    """Item that was staged before -> the outputs that ``StageBatches`` gave for its batches."""
-
-    def process(self, element: int) -> Iterator[Keyed | pvalue.TaggedOutput]:  # type: ignore[override]
-        """Read one item back from staging."""
-        folder = self.job.folder
-        for key, last in staged_chunks(folder, element) or []:
-            records = read_records(folder, key, last)
-            dead = int(records.schema.metadata[b"dead"])
-            yield from self.describe(key, last, dead, records, read_marks(folder, 1, key))
 
 
 class Resolve(Step):
@@ -204,10 +193,17 @@ class OpenPass(PassStep):
     def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[DocumentBatch]:
         """Read one batch back and apply the verdicts of the corpus stage to it."""
         key, values = element
+        references: list[bytes] = []
+        verdicts: list[bytes] = []
+        for value in values:
+            kind, rest = value[:1], value[1:]
+            (references if kind == REFERENCE else verdicts).append(rest)
+        if len(references) != 1:
+            item, chunk = split_chunk_key(key)
+            raise ThresherError(f"item {item}: its batches are not all there, once each ({chunk}: {len(references)})")
+        reference = ChunkReference.from_bytes(references[0])
         # Engines give the values of a group in any order.
-        *verdicts, last = sorted(values, reverse=True)
-        verdicts = [value.removeprefix(VERDICT) for value in verdicts]
-        reference = ChunkReference.from_bytes(last.removeprefix(REFERENCE))
+        verdicts.sort()
         folder = self.job.folder
         opening = self.current.verdicts_of
         assert opening is not None
@@ -290,7 +286,8 @@ class PlanShards(Step):
 
     def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[Keyed]:
         """Plan all output files."""
-        references = map(ChunkReference.from_bytes, element[1])
+        references = [ChunkReference.from_bytes(data) for data in element[1]]
+        check_complete(references, self.job.plan(), self.job.config.input)
         shards = plan_shards(references, self.job.config.target_file_bytes)
         # Runners that deal keys out in turn give each worker about as much when the large ones come first.
         shards.sort(key=_work, reverse=True)

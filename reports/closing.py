@@ -105,7 +105,7 @@ def close_books(folder: Folder, files: Sequence[str], infos: Sequence[StageInfo]
     repeated = [json.loads(folder.read_bytes(name)) for name in folder.names("staging/repeated-ids")]
     report = build_report(counts, infos, sum(entry["records"] for entry in repeated) if has_ids else None)
     ledger_rows = sum(entry.rows for entry in outputs if entry.name.startswith("ledger/"))
-    check_conservation(report, mixture.get("sources", {}), ledger_rows)
+    check_conservation(report, counts, mixture, ledger_rows)
     return Books(
         folder=folder,
         files=tuple(files),

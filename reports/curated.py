@@ -12,9 +12,10 @@ from corpus.column_types import ColumnTypes
 from corpus.columns import output_columns, output_names, output_schema
 from corpus.hashing import column_hashes, curated_digest, hex_hashes
 from corpus.inputs import InputConfig
-from reports.counts import Counts
+from reports.counts import Counts, add
 from reports.fates import Fates, StageInfo
 
+NONE = "none"
 MIXTURE_COLUMNS = {"licence": ("license", "licence")}
 
 
@@ -76,10 +77,11 @@ class CuratedStatistics:
 
     def count(self, group: str, values: pa.Array) -> None:
         """Add the number of rows per value to a mixture."""
-        mixture = self.counts.setdefault(group, {})
         for entry in values.value_counts().to_pylist():
-            name = "" if entry["values"] is None else str(entry["values"])
-            mixture[name] = mixture.get(name, 0) + entry["counts"]
+            if entry["values"] is None:
+                add(self.counts, {NONE: {group: entry["counts"]}})
+            else:
+                add(self.counts, {group: {entry["values"]: entry["counts"]}})
 
 
 def curated_table(

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from corpus.errors import ThresherError
 from reports.counts import Counts, add, balance, is_balanced
@@ -66,24 +67,35 @@ def _named(counts: Counts, group: str) -> Counts:
     return named
 
 
-def check_conservation(report: Mapping[str, Any], curated_by_source: Mapping[str, int], ledger_rows: int) -> None:
+def check_conservation(
+    report: Mapping[str, Any],
+    counts: Counts,
+    curated: Counts,
+    ledger_rows: int,
+) -> None:
     """Raise ThresherError unless every record is accounted for, in all and per source.
 
     Args:
-        curated_by_source: rows that were written to the curated files per source; null is the empty name.
+        counts: what the table shards counted; the report lists the largest sources only.
+        curated: the mixture of the curated files, ``sources`` and how many records have ``none``.
         ledger_rows: rows that were written to the ledger.
     """
     problems = []
     records = report["records"]
     if not is_balanced(records):
         problems.append(f"in all: {_equation(records)}")
-    if sum(curated_by_source.values()) != records["kept"]:
-        problems.append(f"curated files have {sum(curated_by_source.values())} rows, {records['kept']} were kept")
+    sources = curated.get("sources", {})
+    no_source = curated.get("none", {}).get("sources", 0)
+    written = sum(sources.values()) + no_source
+    if written != records["kept"]:
+        problems.append(f"curated files have {written} rows, {records['kept']} were kept")
     if ledger_rows != records["dropped"]:
         problems.append(f"the ledger has {ledger_rows} rows, {records['dropped']} were dropped")
-    for source, entry in report["by_source"].items():
-        if not is_balanced(entry) or (source and curated_by_source.get(source, 0) != entry["kept"]):
-            problems.append(f"source {source}: {_equation(entry)}, {curated_by_source.get(source, 0)} written")
+    entries = [(f"source {name}", entry, sources.get(name, 0)) for name, entry in counts["by_source"].items()]
+    entries.append(("records without a source", counts.get("no_source", balance()), no_source))
+    for name, entry, found in entries:
+        if not is_balanced(entry) or found != entry["kept"]:
+            problems.append(f"{name}: {_equation(entry)}, {found} written")
     for stage in report["stages"]:
         left = sum(rule["first"] for rule in stage["rules"].values())
         if left != stage["dropped"]:
@@ -112,15 +124,15 @@ def print_report(report: Mapping[str, Any], run: Mapping[str, Any], console: Con
     if records["dead"]:
         table.add_row("dead letters", "", f"{records['dead']:,}", _share(records["dead"], records["read"]), "", "")
         for error, count in report["dead_letters"].items():
-            table.add_row("", error, f"{count:,}", "", "", "")
+            table.add_row("", Text(error), f"{count:,}", "", "", "")
     for stage in report["stages"]:
         lost = stage["characters_in"] - stage["characters_out"]
         share = _share(stage["dropped"], stage["entered"])
-        table.add_row(stage["name"], "", f"−{stage['dropped']:,}", share, "", f"−{lost:,}", end_section=False)
+        table.add_row(Text(stage["name"]), "", f"−{stage['dropped']:,}", share, "", f"−{lost:,}")
         for rule, entry in stage["rules"].items():
             if entry["first"] or entry["alone"]:
                 first = _share(entry["first"], stage["entered"])
-                table.add_row("", rule, f"−{entry['first']:,}", first, f"{entry['alone']:,}", "", style="dim")
+                table.add_row("", Text(rule), f"−{entry['first']:,}", first, f"{entry['alone']:,}", "", style="dim")
     kept = report["stages"][-1]["characters_out"]
     share = _share(records["kept"], records["read"])
     table.add_row("kept", "", f"{records['kept']:,}", share, "", f"{kept:,}", style="bold green")
@@ -130,8 +142,12 @@ def print_report(report: Mapping[str, Any], run: Mapping[str, Any], console: Con
     for name, entry in report["duplicates"].items():
         console.print(
             f"{name}: {entry['leaders']:,} distinct, {entry['clusters']:,} of them with copies, "
-            f"{entry['copies_available']:,} copies left out"
+            f"{entry['copies_available']:,} copies left out",
+            markup=False,
         )
+        if entry["leaders_dropped_later"]:
+            count = entry["leaders_dropped_later"]
+            console.print(f"{name}: {count:,} of these copies were of records that a later stage dropped", markup=False)
     if report.get("repeated_ids"):
         console.print(f"{report['repeated_ids']:,} records repeat the id of an earlier one", style="yellow")
     if report["files_failed"]:
@@ -167,5 +183,5 @@ def _print_groups(report: Mapping[str, Any], group: str, console: Console, large
         rows.append((f"({len(ordered) - largest:,} others)", rest))
     for name, entry in rows:
         numbers = (f"{entry[column]:,}" for column in ("read", "kept", "dropped", "dead"))
-        table.add_row(name, *numbers, _share(entry["kept"], entry["read"]))
+        table.add_row(Text(name), *numbers, _share(entry["kept"], entry["read"]))
     console.print(table)

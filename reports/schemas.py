@@ -30,7 +30,9 @@ def report_schema() -> dict[str, Any]:
             "rules": _map(_object({"first": _COUNT, "alone": _COUNT})),
         }
     )
-    duplicates = dict.fromkeys(("leaders", "clusters", "copies_available", "copies_kept", "limit"), _COUNT)
+    duplicates = dict.fromkeys(
+        ("leaders", "clusters", "copies_available", "copies_kept", "limit", "leaders_dropped_later"), _COUNT
+    )
     groups = {
         f"{prefix}_{group}": schema
         for group in ("source", "language")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from corpus.batch import DEAD_SCHEMA
 from corpus.hashing import hex_hashes
@@ -30,6 +31,8 @@ LEDGER_SCHEMA = pa.schema(
         ("detail", pa.string()),
     ]
 )
+
+LATER = "later_dropped_by"
 
 # Row id of a leader -> (its file, the stage that dropped it later or None).
 Leaders = Callable[[Sequence[int]], list[tuple[str, str | None]]]
@@ -157,8 +160,15 @@ def _related_details(row_ids: pa.Array, positions: pa.Array, leaders: Leaders) -
     details: list[str | None] = []
     for (file, dropped_by), position in zip(leaders(row_ids.to_pylist()), positions.to_pylist(), strict=True):
         detail = {"file": file, "position": position}
-        details.append(_json(detail | {"later_dropped_by": dropped_by} if dropped_by else detail))
+        details.append(_json(detail | {LATER: dropped_by} if dropped_by else detail))
     return details
+
+
+def leaders_dropped_later(ledger: pa.Table) -> Counts:
+    """Return, as counts of the stages, the rows of a ledger whose related record a later stage dropped."""
+    later = pc.and_(pc.is_valid(ledger["related_id"]), pc.match_substring(ledger["detail"], f'"{LATER}"'))
+    stages = ledger["stage"].filter(pc.fill_null(later, False)).value_counts().to_pylist()
+    return {"stages": {entry["values"]: {"duplicates": {"leaders_dropped_later": entry["counts"]}} for entry in stages}}
 
 
 def dead_table(dead: pa.RecordBatch) -> pa.Table:

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from corpus.canonical import config_hash
 from corpus.errors import UsageError
 from corpus.folder import Folder
 from reports.manifest import MANIFEST_NAME, REPORT_NAME, UNLISTED
@@ -32,15 +33,31 @@ def read_json(folder: Folder, name: str) -> dict[str, Any]:
 def verify(root: str) -> list[str]:
     """Return what does not hold in a finished run: one sentence per finding, none where all is well.
 
-    Checks every listed file's size, SHA-256 and rows, that no unlisted file lies among them, and that read = kept +
-    dropped + dead per source, counted anew from curated, signals, ledger and dead letters.
+    Checks every listed file's size, SHA-256 and rows, that no unlisted file lies among them, that the manifest agrees
+    with itself, and that read = kept + dropped + dead per source, counted anew from curated, signals, ledger and dead
+    letters. It does not read the input again.
     """
     folder = Folder(root)
     manifest = read_json(folder, MANIFEST_NAME)
     findings = list(_check_files(folder, manifest))
     if findings:
         return findings
-    return list(_check_conservation(folder, manifest, read_json(folder, REPORT_NAME)))
+    report = read_json(folder, REPORT_NAME)
+    return [*_check_manifest(manifest), *_check_conservation(folder, manifest, report)]
+
+
+def _check_manifest(manifest: dict[str, Any]) -> Iterator[str]:
+    records = manifest["records"]
+    if config_hash(manifest["config"]) != manifest["config_hash"]:
+        yield "config_hash is not the hash of the config in the manifest"
+    rows = sum(entry["rows"] for entry in manifest["inputs"])
+    if rows != records["read"]:
+        yield f"the inputs have {rows} rows, the manifest says that {records['read']} were read"
+    for group in ("sources", "languages"):
+        if group in manifest["mixture"]:
+            found = sum(manifest["mixture"][group].values()) + manifest["mixture"].get("none", {}).get(group, 0)
+            if found != records["kept"]:
+                yield f"the mixture of {group} has {found} records, {records['kept']} were kept"
 
 
 def _check_files(folder: Folder, manifest: dict[str, Any]) -> Iterator[str]:
@@ -97,6 +114,12 @@ def _check_conservation(folder: Folder, manifest: dict[str, Any], report: dict[s
     for table in _tables(folder, manifest, "dead_letters", ["source", "position"]):
         _count(dead, table.filter(table["position"].is_valid())["source"])
     curated = sum(entry["rows"] for entry in manifest["outputs"] if entry["file"].startswith("curated/"))
+    for source, entry in [*report["by_source"].items(), (None, report.get("no_source"))]:
+        found_here = (decoded[source] + dead[source], kept[source], dropped[source], dead[source])
+        told_here = tuple(entry[name] for name in ("read", "kept", "dropped", "dead")) if entry else (0, 0, 0, 0)
+        if found_here != told_here:
+            name = "records without a source" if source is None else f"source {source}"
+            yield f"{name}: read, kept, dropped and dead are {found_here} in the files, {told_here} in the report"
     for source in decoded | dead:
         if decoded[source] != kept[source] + dropped[source]:
             name = "records without a source" if source is None else f"source {source}"

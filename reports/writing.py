@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
-
-import pyarrow as pa
 
 from corpus.batch import DEAD_SCHEMA, split_chunk_key, split_row_id
 from corpus.column_types import ColumnTypes
 from corpus.folder import Folder
 from corpus.inputs import InputConfig
-from corpus.parquet_output import OutputFile, write_parquet
+from corpus.parquet_output import OutputFile, ParquetOutput
 from corpus.shards import CURATED, Shard
 from corpus.staging import empty_dead, read_dead, read_records, records_name
 from reports.counts import Counts, add
@@ -25,6 +23,7 @@ from reports.tables import (
     RECORD_COLUMNS,
     chunk_counts,
     dead_table,
+    leaders_dropped_later,
     ledger_table,
     signals_schema,
     signals_table,
@@ -66,15 +65,14 @@ def _write_curated(
     schema = layout.schema(infos)
     statistics = CuratedStatistics()
 
-    def tables() -> Iterator[pa.Table]:
+    texts = [layout.names[name] for name in layout.text_columns]
+    with ParquetOutput(folder, f"curated/{shard.file_name}", schema, plain=[*texts, "record_id"]) as output:
         for key, last, _ in shard.chunks:
             records = read_records(folder, key, last)
-            yield curated_table(records, read_fates(folder, key, records, infos), layout, schema, statistics)
-
-    texts = [layout.names[name] for name in layout.text_columns]
-    file = write_parquet(folder, f"curated/{shard.file_name}", schema, tables(), plain=[*texts, "record_id"])
+            fates = read_fates(folder, key, records, infos)
+            output.write(curated_table(records, fates, layout, schema, statistics))
     renamed = {name: new for name, new in layout.names.items() if name != new}
-    return [file], {"digest": statistics.digest, "mixture": statistics.counts, "renamed": renamed}
+    return _described([output]), {"digest": statistics.digest, "mixture": statistics.counts, "renamed": renamed}
 
 
 def _write_tables(
@@ -89,26 +87,29 @@ def _write_tables(
         (info.name for info in reversed(infos) if info.stage and "language" in info.stage.curated_columns()), None
     )
     counts: Counts = {}
-    ledger: list[pa.Table] = []
-    signals: list[pa.Table] = []
-    dead_letters: list[pa.Table] = []
-    leaders = _Leaders(folder, infos, item_files)
-    for key, last, dead_rows in shard.chunks:
-        records = read_records(folder, key, last, RECORD_COLUMNS)
-        file = records.schema.metadata[b"file"].decode()
-        dead = read_dead(folder, key) if dead_rows else empty_dead()
-        fates = read_fates(folder, key, records, infos)
-        ledger.append(ledger_table(file, records, fates, infos, leaders))
-        signals.append(signals_table(file, records, fates, infos))
-        dead_letters.append(dead_table(dead))
-        add(counts, chunk_counts(file, records, dead, fates, infos, language))
     name = shard.file_name
-    files = [
-        write_parquet(folder, f"ledger/{name}", LEDGER_SCHEMA, ledger),
-        write_parquet(folder, f"signals/{name}", signals_schema(infos), signals),
-        write_parquet(folder, f"dead_letters/{name}", DEAD_SCHEMA, dead_letters),
-    ]
-    return files, {"counts": counts}
+    leaders = _Leaders(folder, infos, item_files)
+    with (
+        ParquetOutput(folder, f"ledger/{name}", LEDGER_SCHEMA) as ledger,
+        ParquetOutput(folder, f"signals/{name}", signals_schema(infos)) as signals,
+        ParquetOutput(folder, f"dead_letters/{name}", DEAD_SCHEMA, plain=["raw"]) as dead_letters,
+    ):
+        for key, last, dead_rows in shard.chunks:
+            records = read_records(folder, key, last, RECORD_COLUMNS)
+            file = records.schema.metadata[b"file"].decode()
+            dead = read_dead(folder, key) if dead_rows else empty_dead()
+            fates = read_fates(folder, key, records, infos)
+            left = ledger_table(file, records, fates, infos, leaders)
+            ledger.write(left)
+            add(counts, leaders_dropped_later(left))
+            signals.write(signals_table(file, records, fates, infos))
+            dead_letters.write(dead_table(dead))
+            add(counts, chunk_counts(file, records, dead, fates, infos, language))
+    return _described([ledger, signals, dead_letters]), {"counts": counts}
+
+
+def _described(outputs: Sequence[ParquetOutput]) -> list[OutputFile]:
+    return [output.file for output in outputs if output.file is not None]
 
 
 class _Leaders:

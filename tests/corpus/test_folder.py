@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -26,8 +27,10 @@ def test_files_are_written_listed_and_removed(folder: Folder) -> None:
         assert file.read() == b"one"
     folder.remove("a/b.bin")
     folder.remove("a/b.bin")
-    folder.remove_tree("a/c")
+    folder.remove("a/c/d.bin")
+    folder.remove_empty_folders("a")
     assert folder.names() == []
+    assert not folder.is_local or not folder.exists("a")
     assert not folder.exists("a/b.bin")
 
 
@@ -50,6 +53,8 @@ def test_a_missing_file_is_file_not_found(folder: Folder) -> None:
         folder.read_bytes("no.bin")
 
 
-def test_the_run_folder_itself_is_never_removed(folder: Folder) -> None:
-    with pytest.raises(ValueError, match="never removed"):
-        folder.remove_tree("")
+def test_threads_may_write_the_same_file(folder: Folder) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: folder.write_bytes("same.bin", b"same" * 1000), range(100)))
+    assert folder.names() == ["same.bin"]
+    assert folder.read_bytes("same.bin") == b"same" * 1000

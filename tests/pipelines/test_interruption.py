@@ -82,12 +82,15 @@ def test_stopped_in_the_middle(
     assert (tmp_path / "run/manifest.json").read_bytes() == (tmp_path / "whole/manifest.json").read_bytes()
 
 
-def test_a_second_run_in_the_same_folder_is_refused(corpus: list[str], tmp_path: Path) -> None:
+def test_a_second_run_in_the_same_folder_is_refused(
+    corpus: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     config = _config(tmp_path, corpus)
     process = _start(config, *THREADS)
     try:
         _wait("the first run has begun", lambda: (tmp_path / "run/staging/records").is_dir())
         assert run(config) == 1
+        assert "another run works on it" in capsys.readouterr().err
     finally:
         process.kill()
         process.communicate(timeout=30)

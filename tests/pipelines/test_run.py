@@ -325,3 +325,188 @@ def test_no_folder_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     for command in ("report", "verify"):
         assert main([command, str(tmp_path / "nothing")]) == 2
         assert "is it the folder of a finished run?" in capsys.readouterr().err
+
+
+def test_what_is_staged_is_not_read_again(corpus: list[str], finished: Path, tmp_path: Path) -> None:
+    """Every batch, its dead letters included, comes back from staging; the input need not even be readable."""
+    copy = tmp_path / "run"
+    config = write_config(
+        tmp_path / "c.yaml", corpus, copy, STAGES, id_column="id", source_column="source", batch_rows=130
+    )
+    shutil.copytree(finished, copy)
+    for path in [*copy.glob("*.json"), *(copy / "staging/done").iterdir(), *copy.glob("*/part-*")]:
+        path.unlink()
+    staged = {path: path.stat().st_mtime_ns for path in (copy / "staging/records").iterdir()}
+    assert run(config) == 0
+    assert staged == {path: path.stat().st_mtime_ns for path in (copy / "staging/records").iterdir()}
+    assert (copy / "manifest.json").read_bytes() == (finished / "manifest.json").read_bytes()
+
+
+def test_part_of_an_item_is_staged_again_with_the_same_bytes(corpus: list[str], finished: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+    config = write_config(
+        tmp_path / "c.yaml", corpus, copy, STAGES, id_column="id", source_column="source", batch_rows=130
+    )
+    shutil.copytree(finished, copy)
+    (copy / "manifest.json").unlink()
+    before = {path.name: path.read_bytes() for path in (copy / "staging/records").iterdir()}
+    for path in [*(copy / "staging/done").iterdir(), *sorted((copy / "staging/records").iterdir())[1::3]]:
+        path.unlink()
+    assert run(config) == 0
+    assert before == {path.name: path.read_bytes() for path in (copy / "staging/records").iterdir()}
+    assert (copy / "manifest.json").read_bytes() == (finished / "manifest.json").read_bytes()
+
+
+def test_a_lost_or_doubled_batch_fails_the_run(
+    corpus: list[str],
+    finished: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from pipelines import steps
+
+    listed = steps.items_by_work
+    config = write_config(tmp_path / "c.yaml", corpus, tmp_path / "run", STAGES)
+    for change in (lambda items: items[1:], lambda items: [*items, items[0]]):
+        monkeypatch.setattr(steps, "items_by_work", lambda plan, change=change: change(listed(plan)))
+        assert run(config) == 1
+        assert "are not all there, once each" in capsys.readouterr().err
+        assert not (tmp_path / "run/manifest.json").exists()
+
+
+def test_records_that_left_earlier_take_no_part_in_a_later_corpus_stage(tmp_path: Path) -> None:
+    """The first copy of each text is too short for the rule between the two stages, so the other text leads."""
+    texts = [("a", "one two"), ("b", "one two"), ("c", "one two three"), ("d", "one two three")]
+    rows = [{"id": name, "prompt": "same", "response": text} for name, text in texts]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rules = dict.fromkeys(
+        ("minimum_mean_word_length", "maximum_mean_word_length", "minimum_alphabetic_words", "minimum_stop_words"),
+        "off",
+    )
+    stages = [
+        "exact_duplicates",
+        {"gopher_quality": {"minimum_words": 3, **rules}},
+        {"exact_duplicates": {"name": "prompts", "field": "prompt"}},
+    ]
+    config = write_config(
+        tmp_path / "c.yaml", [str(tmp_path / "a.jsonl")], tmp_path / "run", stages, id_column="id",
+        prompt_column="prompt", response_column="response",
+    )  # fmt: skip
+    assert run(config) == 0
+    assert [row["record_id"] for row in table(tmp_path / "run", "curated")] == ["c"]
+    left = {row["record_id"]: (row["stage"], row["related_id"]) for row in table(tmp_path / "run", "ledger")}
+    assert left == {"a": ("gopher_quality", None), "b": ("exact_duplicates", "a"), "d": ("exact_duplicates", "c")}
+    signals = {row["record_id"]: row["prompts.copies"] for row in table(tmp_path / "run", "signals")}
+    assert signals == {"a": None, "b": None, "c": 1, "d": None}
+    assert report(tmp_path / "run")["duplicates"]["exact_duplicates"]["leaders_dropped_later"] == 1
+
+
+def test_counts_of_rules(tmp_path: Path) -> None:
+    """``first`` counts the rule that dropped a record, ``alone`` the records that only it would drop."""
+    words = "the and have been there with people along the whole river"
+    rows = [words, "x " * 30, "ab cd"]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in rows))
+    stages = [{"gopher_quality": {"minimum_words": 5}}]
+    config = write_config(tmp_path / "c.yaml", [str(tmp_path / "a.jsonl")], tmp_path / "run", stages)
+    assert run(config) == 0
+    rules = report(tmp_path / "run")["stages"][1]["rules"]
+    assert rules["minimum_words"] == {"first": 1, "alone": 0}
+    assert rules["minimum_mean_word_length"] == {"first": 1, "alone": 0}
+    assert rules["minimum_stop_words"] == {"first": 0, "alone": 0}
+
+
+def test_the_content_digest_follows_every_column(tmp_path: Path) -> None:
+    digests = set()
+    for number, row in enumerate(
+        [
+            {"text": "one", "n": 1, "tags": ["a"]},
+            {"text": "one", "n": 2, "tags": ["a"]},
+            {"text": "one", "n": 1, "tags": ["b"]},
+            {"text": "two", "n": 1, "tags": ["a"]},
+            {"text": "one", "m": 1, "tags": ["a"]},
+        ]
+    ):
+        path = tmp_path / f"{number}.jsonl"
+        path.write_text(json.dumps(row) + "\n")
+        config = write_config(tmp_path / "c.yaml", [str(path)], tmp_path / f"run-{number}", [])
+        assert run(config) == 0
+        digests.add(json.loads((tmp_path / f"run-{number}/manifest.json").read_text())["content_digest"])
+    assert len(digests) == 5
+
+
+def test_as_many_errors_as_allowed_are_fine(corpus: list[str], tmp_path: Path) -> None:
+    assert run(write_config(tmp_path / "c.yaml", corpus, tmp_path / "run", [], max_errors=3)) == 0
+
+
+def test_other_files_in_an_output_folder_are_never_touched(
+    corpus: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    theirs = tmp_path / "run/staging/thesis.txt"
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("mine")
+    config = write_config(tmp_path / "c.yaml", corpus, tmp_path / "run", [])
+    for options in ([], ["--overwrite"]):
+        assert run(config, *options) == 2
+        assert "staging/thesis.txt" in capsys.readouterr().err
+    theirs.unlink()
+    assert run(config) == 0
+    kept = [theirs, tmp_path / "run/notes/.tmp-mine", tmp_path / "run/curated/notes.txt"]
+    for path in kept:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("mine")
+    assert run(config, "--overwrite", "--set", "batch_rows=500") == 0
+    assert main(["clean", str(tmp_path / "run")]) == 0
+    assert [path.read_text() for path in kept] == ["mine"] * 3
+    assert [path.name for path in (tmp_path / "run/staging").iterdir()] == ["thesis.txt"]
+
+
+def test_an_output_folder_is_not_read_as_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "data/run").mkdir(parents=True)
+    (tmp_path / "data/run/a.jsonl").write_text('{"text": "one"}\n')
+    config = write_config(tmp_path / "c.yaml", [str(tmp_path / "data")], tmp_path / "data/run", [])
+    assert run(config) == 2
+    assert "lies in it" in capsys.readouterr().err
+
+
+def test_names_with_brackets_are_printed_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"text": "one", "source": "[/INST]"}, {"text": "two", "source": "[bold]web"}]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config = write_config(
+        tmp_path / "c.yaml", [str(tmp_path / "a.jsonl")], tmp_path / "run", [], source_column="source"
+    )
+    assert run(config) == 0
+    assert main(["report", str(tmp_path / "run")]) == 0
+    text = capsys.readouterr().out
+    assert "[/INST]" in text
+    assert "[bold]web" in text
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "finding"),
+    [
+        (("config_hash",), "00", "config_hash"),
+        (("config", "batch_rows"), 7, "config_hash"),
+        (("inputs", 0, "rows"), 1, "the inputs have"),
+        (("mixture", "sources", "web"), 1, "the mixture of sources"),
+        (("records", "kept"), 1, "kept"),
+    ],
+)
+def test_verify_finds_a_manifest_that_disagrees_with_itself(
+    finished: Path,
+    tmp_path: Path,
+    path: tuple[object, ...],
+    value: object,
+    finding: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(finished, copy)
+    manifest = json.loads((copy / "manifest.json").read_text())
+    inner = manifest
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    assert main(["verify", str(copy)]) == 3
+    assert finding in capsys.readouterr().err
