@@ -68,8 +68,7 @@ class FineWebQuality(RecordStage):
     it occurs for the second or a later time. Words are those of ``corpus.text.words``. A value at a limit stays. A
     ratio whose denominator is zero (no lines, no words) is null, and null meets every rule.
 
-    The limits are those of the code that made the data set. The paper differs in one: it gives 0.1, not 0.01, for
-    characters in repeated lines.
+    The limits are those of the code that made the data set.
 
     The preset ``datatrove-0.10`` gives verdict and first failing rule of datatrove's filter on the same words. The
     preset ``thresher-1`` has the same limits and differs in what a line is:
