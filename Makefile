@@ -16,7 +16,8 @@ test: lint
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	@if $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then $(BIN)/mypy; \
+	else echo "mypy is left out: the types of the last NumPy for Python 3.10 differ"; fi
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.run

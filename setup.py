@@ -30,7 +30,7 @@ DATATROVE = ["datatrove==0.10.1"]
 MODELS = ["safetensors", "torch>=2.6", "transformers>=5"]
 DATAFLOW = ["apache-beam[gcp]>=2.77,<3"]
 CLOUD = ["gcsfs", "huggingface_hub", "s3fs"]
-TEST = [*DATATROVE, "duckdb", "hypothesis", "jsonschema", "mypy", "pytest", "ruff"]
+TEST = [*DATATROVE, "duckdb", "hypothesis", "jsonschema", "mypy", "pytest", "regex", "ruff"]
 
 setup(
     name="thresher",
@@ -58,5 +58,7 @@ setup(
         "models": MODELS,
         "test": TEST,
     },
-    entry_points={"console_scripts": ["thresher = pipelines.cli:console"]},
+    entry_points={
+        "console_scripts": ["thresher = pipelines.cli:console", "thresher-worker = pipelines.remote_worker:main"]
+    },
 )

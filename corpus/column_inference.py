@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,25 +42,32 @@ class _TooDeepError(Exception):
     """A value nests deeper than ``MAX_DEPTH``."""
 
 
-def column_types(batch_key: int, records: pa.RecordBatch) -> ColumnTypes:
+def column_types(batch_key: int, records: pa.RecordBatch, declared: Collection[str] = ()) -> ColumnTypes:
     """Return the types of the user columns of one batch: those of JSON by their values, others as declared.
 
     Args:
         batch_key: key of the batch within the run.
         records: with columns ``user/<name>`` or a column ``json``, or neither.
+        declared: columns whose types are to come from ``ColumnTypes.with_declared``; only their place is noted.
     """
     names = records.schema.names
     if JSON_COLUMN in names:
         values = parse_json(records.column(JSON_COLUMN))
         columns = _named_places(values, range(len(values)), batch_key)
         return bounded_columns(
-            {name: Field(place.first, _column_type_of_json(place, batch_key)) for name, place in columns.items()}
+            {
+                name: Field(place.first, ColumnType() if name in declared else _column_type_of_json(place, batch_key))
+                for name, place in columns.items()
+            }
         )
-    user_names = [name for name in names if name.startswith(USER_PREFIX)]
+    user_names = [name.removeprefix(USER_PREFIX) for name in names if name.startswith(USER_PREFIX)]
     return bounded_columns(
         {
-            name.removeprefix(USER_PREFIX): Field(
-                (batch_key, 0, index), _column_type_of_array(records.column(name), batch_key)
+            name: Field(
+                (batch_key, 0, index),
+                ColumnType()
+                if name in declared
+                else _column_type_of_array(records.column(USER_PREFIX + name), batch_key),
             )
             for index, name in enumerate(user_names)
         }

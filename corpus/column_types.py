@@ -17,6 +17,8 @@ batches arrive. What the place is written as follows from the merged type alone 
 
 In an object with fields, null and absent are null, and ``{}`` is an object whose fields are null.
 
+Declared types (``ColumnTypes.with_declared``) take the place of what was seen.
+
 Types are bounded, whatever the input: a column with more than ``MAX_COLUMN_FIELDS`` fields at all levels together, or
 that nests deeper than ``MAX_DEPTH``, is JSON text as a whole. Where columns and fields together exceed ``MAX_FIELDS``
 (data in the place of names), all columns become one, ``COLLAPSED_COLUMN``: those of the record as a JSON object. A name
@@ -33,21 +35,26 @@ from typing import Any, NamedTuple
 import orjson
 import pyarrow as pa
 
+from corpus.inputs import ColumnKind
+
 MAX_DEPTH = 16
 MAX_COLUMN_FIELDS = 512
 MAX_FIELDS = 16_384
 NAME_UNIT = 64
 COLLAPSED_COLUMN = "columns"
 
+_AFTER_ALL = 1 << 62  # beyond every batch key
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
-# The scalar of a place is one of these names of Arrow types, UINT64_BEYOND, MIXED, _ANY, or OTHER and a schema.
+# The scalar of a place is one of these names of Arrow types, UINT64_BEYOND, MIXED, _ANY, JSON_TEXT, or OTHER and a
+# schema.
 _INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 _FLOATS = ("halffloat", "float", "double")
 _NUMBERS = frozenset(_INTEGERS + _FLOATS)
 UINT64_BEYOND = "uint64 beyond int64"
 MIXED = "mixed"
 _ANY = "any"
+JSON_TEXT = "json"
 OTHER = "arrow:"
 ARROW_TYPES: dict[str, pa.DataType] = {
     str(type_): type_
@@ -56,6 +63,14 @@ ARROW_TYPES: dict[str, pa.DataType] = {
         *(pa.float16(), pa.float32(), pa.float64(), pa.bool_(), pa.string(), pa.binary()),
     )
 } | {UINT64_BEYOND: pa.uint64()}
+
+_DECLARED: dict[ColumnKind, str] = {
+    "string": "string",
+    "int64": "int64",
+    "float64": "double",
+    "bool": "bool",
+    "json": JSON_TEXT,
+}
 
 First = tuple[int, int, int]
 """Where a name was first seen: batch key, row, and index within the object or schema."""
@@ -86,7 +101,7 @@ class ColumnType:
     def is_json_text(self) -> bool:
         """Whether values at this place are written as JSON text."""
         kinds = (self.scalar is not None) + (self.fields is not None) + (self.element is not None)
-        return kinds > 1 or self.scalar in (MIXED, _ANY) or (self.fields is not None and not self.fields)
+        return kinds > 1 or self.scalar in (MIXED, _ANY, JSON_TEXT) or (self.fields is not None and not self.fields)
 
 
 COLLAPSED = ColumnType(_ANY)
@@ -119,6 +134,23 @@ class ColumnTypes:
             return ColumnTypes(collapsed=True)
         merged = _merge_fields(self.columns, other.columns)
         return bounded_columns({name: Field(first, bounded_column(type_)) for name, (first, type_) in merged.items()})
+
+    def with_declared(self, declared: Mapping[str, ColumnKind]) -> ColumnTypes:
+        """Return the types with those of ``input.columns``, whatever the records hold.
+
+        To be called once, after all batches are merged: what it returns is not to be merged with types of batches. A
+        declared column that no record has comes after the others, in the order of the mapping. Raises ValueError where
+        the columns collapsed; they do not where ``column_types`` was given the declared names.
+        """
+        if not declared:
+            return self
+        if self.collapsed:
+            raise ValueError("types are declared for columns that became one; give column_types the declared names")
+        columns = dict(self.columns)
+        for index, (name, kind) in enumerate(declared.items()):
+            first = columns[name].first if name in columns else (_AFTER_ALL, 0, index)
+            columns[name] = Field(first, ColumnType(_DECLARED[kind]))
+        return ColumnTypes(columns)
 
     def to_bytes(self) -> bytes:
         """Return the types as JSON; equal types give equal bytes."""

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from corpus.batch import JSON_COLUMN, USER_PREFIX
 from corpus.column_inference import list_array, plain_array
-from corpus.column_types import ColumnType, ColumnTypes, arrow_type, in_order
+from corpus.column_types import JSON_TEXT, ColumnType, ColumnTypes, arrow_type, in_order
 from corpus.json_text import json_texts, parse_json
 
 RENAMED_PREFIX = "input_"
@@ -41,7 +41,7 @@ def output_columns(records: pa.RecordBatch, types: ColumnTypes) -> list[tuple[st
         if name.startswith(USER_PREFIX)
     }
     if types.collapsed:
-        columns = {name: _python_values(array) for name, array in arrays.items()}
+        columns = {name: json_values(array) for name, array in arrays.items()}
         rows = ({name: values[row] for name, values in columns.items()} for row in range(records.num_rows))
         return [(types.names[0], json_texts(rows))]
     return [
@@ -111,8 +111,10 @@ def _typed_array(array: pa.Array, column_type: ColumnType) -> pa.Array:
     target = arrow_type(column_type)
     if array.null_count == len(array):
         return pa.nulls(len(array), target)
+    if column_type.scalar == JSON_TEXT:  # the reader has made it JSON text
+        return array
     if column_type.is_json_text:
-        return json_texts(_python_values(array))
+        return json_texts(json_values(array))
     if column_type.fields is not None:
         own = {array.type.field(index).name: index for index in range(array.type.num_fields)}
         children = []
@@ -133,7 +135,7 @@ def _struct_array(children: list[pa.Array], column_type: ColumnType, is_null: pa
     return pa.StructArray.from_arrays(children, fields=list(arrow_type(column_type)), mask=is_null)
 
 
-def _python_values(array: pa.Array) -> list[Any]:
+def json_values(array: pa.Array) -> list[Any]:
     """Return values that JSON can hold: bytes as base64, numbers that are not finite and other types as their text."""
     array = plain_array(array)
     type_ = array.type
@@ -151,11 +153,11 @@ def _python_values(array: pa.Array) -> list[Any]:
         return [None if value is None else base64.b64encode(value).decode() for value in array.to_pylist()]
     if pa.types.is_struct(type_):
         names = [child.name for child in type_]
-        columns = [_python_values(array.field(index)) for index in range(len(names))]
+        columns = [json_values(array.field(index)) for index in range(len(names))]
         rows: list[Any] = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
         return [row if valid else None for row, valid in zip(rows, array.is_valid().to_pylist(), strict=True)]
     if pa.types.is_list(type_):
-        items = _python_values(pc.list_flatten(array))
+        items = json_values(pc.list_flatten(array))
         result: list[Any] = []
         start = 0
         for length in pc.list_value_length(array).to_pylist():

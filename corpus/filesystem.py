@@ -22,6 +22,7 @@ import fsspec
 import pyarrow as pa
 
 from corpus.errors import UsageError
+from corpus.store_errors import CREDENTIALS, describe, is_missing_bucket
 
 KNOWN_SCHEMES = ("file", "s3", "gs", "hf")
 MEMORY_SCHEME = "memory"
@@ -32,11 +33,6 @@ _USER = re.compile(r"(?!arn:)(?:[^/@]*|[^/:@]+:[^@]*)@")
 _SECRET_PARAMETER = re.compile(
     r"([?&][^=&?/]*(?:token|secret|key|sig|signature|password|credential|x-amz)[^=&/]*=)[^&]*", re.IGNORECASE
 )
-_ENVIRONMENT = {
-    "s3": "the AWS_ variables, or a profile in ~/.aws",
-    "gs": "GOOGLE_APPLICATION_CREDENTIALS, or `gcloud auth application-default login`",
-    "hf": "HF_TOKEN, or `hf auth login`",
-}
 
 Kind = Literal["file", "folder", "broken", "other"]
 
@@ -120,7 +116,6 @@ class RemoteFiles:
     def __init__(self, scheme: str) -> None:
         self.scheme = scheme
         self.store = store_of(scheme)
-        self.store.invalidate_cache()
 
     def stat(self, path: str) -> FileInfo | None:
         """Return what is at a path; None where there is nothing."""
@@ -140,14 +135,12 @@ class RemoteFiles:
     def _ask(self, path: str, question: Callable[[str], Any]) -> Any:
         try:
             return question(key_of(path))
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            if is_missing_bucket(error):
+                raise UsageError(describe(redact(path), "cannot be listed", error)) from None
             raise
         except Exception as error:  # each store's client has its own exceptions
-            remedy = _ENVIRONMENT.get(self.scheme, "the environment")
-            raise UsageError(
-                f"{redact(path)}: the {self.scheme}:// store cannot be asked ({type(error).__name__}: {error}); "
-                f"check the name, the network and the credentials ({remedy})"
-            ) from None
+            raise UsageError(describe(redact(path), "cannot be asked for", error)) from None
 
     def _info(self, info: dict[str, Any]) -> FileInfo:
         path = f"{self.scheme}://{info['name'].strip('/')}"
@@ -188,7 +181,7 @@ def locate(entry: str) -> str:
     if _USER.match(rest):
         raise UsageError(
             f"{redact(entry)}: credentials in a URI end up in configs and logs; take them out and give them through "
-            f"the environment ({_ENVIRONMENT.get(scheme, 'the client of the store')})"
+            f"the environment ({CREDENTIALS.get(scheme, 'the client of the store')})"
         )
     if not rest.strip("/"):
         raise UsageError(f"{entry}: name a bucket or repository after {scheme}://")
@@ -219,9 +212,12 @@ def files_at(path: str) -> Files:
 
 @cache
 def store_of(scheme: str) -> Any:
-    """Return fsspec's file system for a scheme. Raises UsageError where its package is missing."""
+    """Return fsspec's file system for a scheme. Raises UsageError where its package is missing.
+
+    It keeps no listings: other processes add files all the time.
+    """
     try:
-        return fsspec.filesystem(scheme)
+        return fsspec.filesystem(scheme, use_listings_cache=False)
     except ImportError as error:
         raise UsageError(
             f"{scheme}:// needs a package that is not installed ({error}); "

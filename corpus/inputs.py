@@ -10,6 +10,9 @@ from corpus.batch_layout import FIELDS, Layout
 
 MIB = 1 << 20
 
+ColumnKind = Literal["string", "int64", "float64", "bool", "json"]
+"""The types that ``input.columns`` can give a column; ``json`` is JSON text."""
+
 
 class InputConfig(BaseModel):
     """Which records to read and what their columns mean."""
@@ -29,7 +32,7 @@ class InputConfig(BaseModel):
     )
     id_column: str | None = Field(default=None, description="Column of the user's ids; default file#position.")
     source_column: str | None = Field(default=None, description="Column of the source; default the file.")
-    columns: list[str] | dict[str, str] | None = Field(
+    columns: list[str] | dict[str, ColumnKind] | None = Field(
         default=None,
         description="Other columns to carry (default all): a list of names, or names with types (string, int64, "
         "float64, bool, json); a value of another type makes its record a dead letter.",
@@ -71,6 +74,11 @@ class InputConfig(BaseModel):
         if self.prompt_column is not None and self.response_column is not None:
             return (self.prompt_column, self.response_column)
         return (self.text_column or "text",)
+
+    @property
+    def declared_columns(self) -> dict[str, ColumnKind]:
+        """Names and types of the columns whose type the config fixes."""
+        return self.columns if isinstance(self.columns, dict) else {}
 
     @property
     def fields(self) -> tuple[str, ...]:

@@ -8,10 +8,10 @@ is a hash of every kernel source together with the Numba and Python versions: a 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import sys
 import tempfile
-import warnings
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -40,16 +40,25 @@ def cache_folder() -> Path:
             sources.add(root / package / f"{module}.py")
     for path in sorted(sources):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    # Numba keeps an installation's kernels apart by their path.
+    digest.update(str(root).encode())
     name = f"kernels-{digest.hexdigest()[:16]}"
     folder = Path(platformdirs.user_cache_dir("thresher")) / name
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        warnings.warn(f"kernels cannot be cached in {folder} ({error}): they compile in every run", stacklevel=2)
-        folder = Path(tempfile.mkdtemp(prefix="thresher-kernels-"))
+    if not _is_writable(folder):
+        folder = Path(tempfile.gettempdir()) / f"thresher-{os.getuid()}" / name
+        if not _is_writable(folder) or folder.parent.stat().st_uid != os.getuid():
+            folder = Path(tempfile.mkdtemp(prefix="thresher-kernels-"))
     return folder
+
+
+def _is_writable(folder: Path) -> bool:
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.mkdir(exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
 
 
 def is_warm() -> bool:

@@ -17,10 +17,11 @@ from corpus.errors import UsageError
 from corpus.filesystem import FileInfo
 from corpus.inputs import InputConfig
 from corpus.planning_files import display_names, find_files, format_of
+from corpus.planning_rows import HEAD_BYTES, likely_lines
 from corpus.planning_types import InputPlan, Item, PlannedFile
-from corpus.readers.columns import COLUMN_TYPES, column_fault
+from corpus.readers.columns import column_fault
 from corpus.readers.decompress import GZ_MAGIC, ZST_MAGIC, Source
-from corpus.readers.faults import FileFaultError
+from corpus.readers.faults import FileFaultError, UnreadableError, cannot_be_read, is_transient
 from corpus.readers.jsonl import open_for_reading, record_lines
 from corpus.readers.parquet import open_parquet
 
@@ -36,10 +37,10 @@ def plan_input(config: InputConfig) -> InputPlan:
 
     A file that cannot be read as a whole becomes an item of the format ``fault``. Raises UsageError where an entry of
     ``input.files`` matches nothing, all files lack the text column, or a column that the config names is in no file.
+    Raises ThresherError where a file cannot be read for a reason that may pass.
     With ``input.limit`` the items end after the first records in the order of the plan; rows of a damaged row group
     count.
     """
-    _check_types(config)
     found, left_out = find_files(config.files)
     paths = [info.path for info in found]
     names = dict(zip([*paths, *left_out], display_names([*paths, *left_out]), strict=True))
@@ -64,13 +65,6 @@ def plan_input(config: InputConfig) -> InputPlan:
     return InputPlan(files, numbered, tuple(f"{names[path]}: {reason}" for path, reason in left_out.items()))
 
 
-def _check_types(config: InputConfig) -> None:
-    if isinstance(config.columns, dict):
-        for name, kind in config.columns.items():
-            if kind not in COLUMN_TYPES:
-                raise UsageError(f"input.columns.{name}: {kind} is no type; known are {', '.join(COLUMN_TYPES)}")
-
-
 def _check_names(config: InputConfig, schemas: list[pa.Schema | None]) -> None:
     """Raise UsageError for a configured column that none of the files has; only Parquet files can tell."""
     present = {name for schema in schemas if schema is not None for name in schema.names}
@@ -92,7 +86,7 @@ Inspected = tuple[PlannedFile, list[Item], pa.Schema | None]
 def _inspect(info: FileInfo, file: str, config: InputConfig, item_bytes: int) -> Inspected:
     """Return a file with its items, and the schema of a Parquet file that can be read."""
     kind, compression = format_of(info.name) or ("text", None)
-    planned = PlannedFile(file, info.path, kind, compression, info.size, info.modified, None, None)
+    planned = PlannedFile(file, info.path, kind, compression, info.size, info.modified, None, 1, None)
     item = Item(0, file, info.path, kind, compression, 0, info.size, 0, None, None, None, None)
     try:
         if kind == "parquet":
@@ -100,12 +94,21 @@ def _inspect(info: FileInfo, file: str, config: InputConfig, item_bytes: int) ->
         if kind == "text" and config.layout == "pair":
             raise FileFaultError("wrong_columns", "a text file is one document, wanted are pairs; convert it to JSONL")
         with open_for_reading(item) as handle:
-            head = Source(handle).peek(4)
+            source = Source(handle)
+            head = source.peek(4)
+            if kind == "jsonl":
+                lines = likely_lines(source.peek(HEAD_BYTES), info.size, compression)
+                planned = replace(planned, likely_rows=lines)
         if compression is None and (head[:2] == GZ_MAGIC or head == ZST_MAGIC):
             suffix = ".gz" if head[:2] == GZ_MAGIC else ".zst"
             raise FileFaultError("file_corrupt", f"the file is compressed; rename it to {info.name}{suffix}")
     except FileFaultError as fault:
         return _faulty(planned, item, fault)
+    except UnreadableError as error:
+        if is_transient(error.error) and not isinstance(error.error, FileNotFoundError | PermissionError):
+            raise cannot_be_read(file, error.error) from error
+        detail = f"the file cannot be read ({error}); check that it is there and readable"
+        return _faulty(planned, item, FileFaultError("file_unreadable", detail))
     if kind == "jsonl" and compression is None:
         return (
             planned,
@@ -117,7 +120,8 @@ def _inspect(info: FileInfo, file: str, config: InputConfig, item_bytes: int) ->
 
 def _faulty(planned: PlannedFile, item: Item, fault: FileFaultError) -> Inspected:
     item = replace(item, format="fault", start=0, end=0, error=fault.error, detail=fault.detail)
-    return replace(planned, error=f"{fault.error}: {fault.detail}"), [item], None
+    planned = replace(planned, likely_rows=planned.rows or 0, error=f"{fault.error}: {fault.detail}")
+    return planned, [item], None
 
 
 def _byte_ranges(size: int, item_bytes: int) -> list[tuple[int, int]]:
@@ -131,7 +135,7 @@ def _inspect_parquet(planned: PlannedFile, item: Item, config: InputConfig, item
     parquet, handle = open_parquet(planned.path)
     with handle:
         schema, metadata = parquet.schema_arrow, parquet.metadata
-        planned = replace(planned, rows=metadata.num_rows)
+        planned = replace(planned, rows=metadata.num_rows, likely_rows=metadata.num_rows)
         fault = column_fault(schema, config)
         if fault is not None:
             return _faulty(planned, item, FileFaultError("wrong_columns", fault))
@@ -170,7 +174,10 @@ def _limited(items: list[Item], limit: int) -> list[Item]:
 
 
 def count_records(item: Item, stop: int) -> int:
-    """Return the records of an item, undecodable ones included; at most ``stop``, where counting ends."""
+    """Return the records of an item, undecodable ones included; at most ``stop``, where counting ends.
+
+    Raises ThresherError where the file cannot be read at the moment.
+    """
     if item.format == "fault" or not stop:
         return 0
     if item.rows is not None:
@@ -183,4 +190,6 @@ def count_records(item: Item, stop: int) -> int:
             count += 1
     except FileFaultError:
         pass  # reading reports it; the records before it count
+    except UnreadableError as error:
+        raise cannot_be_read(item.file, error.error) from error
     return count

@@ -22,6 +22,7 @@ class PlannedFile:
         size: bytes as stored.
         modified: modification time in nanoseconds, or the store's ETag.
         rows: rows of a Parquet file; None where only reading can tell.
+        likely_rows: about how many records it has; exact for Parquet, 0 for a file that cannot be read as a whole.
         error: why the file cannot be read as a whole, as ``name: sentence``.
     """
 
@@ -32,6 +33,7 @@ class PlannedFile:
     size: int
     modified: str
     rows: int | None
+    likely_rows: int
     error: str | None
 
 

@@ -11,7 +11,8 @@ import xxhash
 from corpus.batch import first_row_id
 from corpus.packing import pack_arrays, unpack_arrays
 
-GROUP_BYTES = 4 << 20
+# A quarter of what a group may have: the number of records that are not Parquet is an estimate.
+GROUP_BYTES = 2 << 20
 
 
 def id_partitions(planned_rows: int) -> int:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-GROUP_BYTES = 4 << 20
+# A quarter of what a group may have: the number of records that are not Parquet is an estimate.
+GROUP_BYTES = 2 << 20
 ENTRY_BYTES = 96
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import logging
 import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from pipelines.config import RunConfig
 
 INTERRUPTED = 130
+INTERRUPTED_MESSAGE = "thresher: interrupted; run the same command again to go on\n"
 
 Handler = Callable[[argparse.Namespace], None]
 
@@ -28,7 +31,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code (0 done, 1 failed, 2 usage, 3 a check found something, 130)."""
     arguments = _parse(sys.argv[1:] if argv is None else argv)
     logging.basicConfig(level=logging.DEBUG if arguments.debug else logging.CRITICAL)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that cannot show a character gets a mark in its place, not a traceback.
+            stream.reconfigure(errors="replace")
     try:
         handler: Handler = arguments.handler
         handler(arguments)
@@ -41,8 +47,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of a pipe has seen enough; nothing more can be said on it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
-        sys.stderr.write("thresher: interrupted; run the same command again to go on\n")
+        sys.stderr.write(INTERRUPTED_MESSAGE)
         return INTERRUPTED
+    except Exception as error:
+        if arguments.debug:
+            raise
+        sys.stderr.write(
+            f"thresher: unexpected {type(error).__name__}: {error}\n"
+            "this should not happen: run again with --debug and report what it shows\n"
+        )
+        return 1
     return 0
 
 
@@ -52,9 +66,25 @@ def console() -> None:
     It ends at once: after a failed run, threads of the runner may wait for lost workers for ever, and taking down what
     a run has loaded takes most of a second. Workers end by themselves when this process is gone.
     """
-    code = main()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _interrupted)
+    _leave(main())
+
+
+def _interrupted(number: int, frame: object) -> None:
+    """End at once: an exception could get lost in Beam's closing, which waits for workers."""
+    if sys.__stderr__ is not None and sys.__stderr__.isatty():
+        sys.__stderr__.write("\x1b[?25h")  # the progress bar hides the cursor
+    if sys.__stderr__ is not None:
+        sys.__stderr__.write(INTERRUPTED_MESSAGE)
+    _leave(INTERRUPTED)
+
+
+def _leave(code: int) -> None:
+    for stream in (sys.__stdout__, sys.__stderr__):
+        with suppress(OSError, ValueError, AttributeError):
+            stream.flush()  # type: ignore[union-attr]
     os._exit(code)
 
 
@@ -78,6 +108,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     run.add_argument("--overwrite", action="store_true", help="replace a run that is in the output folder")
     run.add_argument("--clean", action="store_true", help="remove staging when the run is finished")
     run.add_argument("--json", action="store_true", help="print the drop report as JSON")
+    _add_engine(run)
     plan = command("plan", _plan, "Show what a run would do; reads no text.")
     _add_config(plan)
     plan.add_argument("--json", action="store_true", help="print as JSON")
@@ -92,6 +123,8 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     report = command("report", _report, "Print the drop report of a run again.")
     report.add_argument("run", metavar="RUN")
     report.add_argument("--json", action="store_true", help="print report.json")
+    clean = command("clean", _clean, "Remove the staging of a finished run.")
+    clean.add_argument("run", metavar="RUN")
     verify = command("verify", _verify, "Check a run against its manifest: hashes, counts, conservation.")
     verify.add_argument("run", metavar="RUN")
     verify.add_argument("--json", action="store_true", help="print as JSON")
@@ -109,6 +142,22 @@ def _add_config(parser: argparse.ArgumentParser) -> None:
     some = parser.add_mutually_exclusive_group()
     some.add_argument("--limit", type=int, metavar="N", help="read the first N records only")
     some.add_argument("--sample", type=float, metavar="FRACTION", help="read this share of the records, by hash")
+
+
+def _add_engine(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose an engine; ``pipelines.runners`` reads them together with Beam's."""
+    engine = parser.add_argument_group("engine")
+    engine.add_argument("--engine", metavar="NAME", help="local (default), flink, spark, prism or dataflow")
+    engine.add_argument("--job-endpoint", "--job_endpoint", metavar="HOST:PORT", help="Beam job server of the engine")
+    engine.add_argument("--master", metavar="ADDRESS", help="REST service of Flink, or master URL of Spark")
+    engine.add_argument("--shared-files", action="store_true", help="remote workers see local paths as this machine")
+
+
+def _engine_arguments(arguments: argparse.Namespace) -> list[str]:
+    named = {"engine": arguments.engine, "job-endpoint": arguments.job_endpoint, "master": arguments.master}
+    given = [f"--{name}={value}" for name, value in named.items() if value is not None]
+    shared = ["--shared-files"] if arguments.shared_files else []
+    return [*given, *shared, *arguments.rest]
 
 
 def _config(arguments: argparse.Namespace) -> RunConfig:
@@ -138,7 +187,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
     run = execute(
         config,
-        arguments.rest,
+        _engine_arguments(arguments),
         overwrite=arguments.overwrite,
         clean=arguments.clean,
         console=_console(stderr=True),
@@ -222,6 +271,16 @@ def _report(arguments: argparse.Namespace) -> None:
         _write_json(run.report)
     else:
         print_report(run.report, run.details, _console())
+
+
+def _clean(arguments: argparse.Namespace) -> None:
+    from corpus.folder import Folder
+    from pipelines.execution import absolute, load_run
+    from pipelines.run_folder import locked, remove_staging
+
+    folder = Folder(load_run(absolute(arguments.run)).root)
+    with locked(folder):
+        remove_staging(folder)
 
 
 def _verify(arguments: argparse.Namespace) -> None:

@@ -6,14 +6,18 @@ import hashlib
 import platform
 import re
 import resource
+import signal
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from importlib import metadata
 from typing import Any
 
 from rich.console import Console
 
+from corpus.canonical import config_hash
 from corpus.errors import ThresherError, UsageError
 from corpus.filesystem import locate
 from corpus.folder import Folder
@@ -22,11 +26,11 @@ from corpus.planning_types import InputPlan
 from corpus.stages import Stage
 from corpus.staging import REFERENCE_BYTES
 from corpus.version import VERSION
-from pipelines.config import RunConfig, config_hash, dump_yaml, semantic_config
-from pipelines.options import Engine, choose_engine
+from pipelines.config import RunConfig, dump_yaml, semantic_config
 from pipelines.passes import compile_passes
 from pipelines.run_folder import (
     begin,
+    check_apart,
     check_is_run,
     check_writable,
     file_states,
@@ -34,13 +38,15 @@ from pipelines.run_folder import (
     locked,
     remove_half_files,
     remove_run,
+    remove_staging,
+    tidy,
 )
-from reports.closing import close_books
+from pipelines.runners import Engine, cancel, check_files, choose_engine, connect
+from reports.closing import Books, close_books
 from reports.fates import stage_infos
 from reports.manifest import MANIFEST_NAME, REPORT_NAME, RUN_NAME
 from reports.verify import read_json
 
-BYTES_PER_UNPLANNED_ROW = 256
 # Measured on the FnApiRunner, which keeps all groups in its memory.
 DRIVER_BYTES_PER_SHUFFLED = 5
 
@@ -76,15 +82,12 @@ def absolute(root: str) -> str:
 
 
 def planned_rows(plan: InputPlan) -> int:
-    """Return the rows that the plan expects: exact for Parquet, from the bytes for other formats."""
-    rows = 0
-    for item in plan.items:
-        if item.rows is not None:
-            rows += item.rows
-        elif item.limit is not None:
-            rows += item.limit
-    sizes = {item.file for item in plan.items if item.rows is None and item.limit is None}
-    return rows + sum(file.size // BYTES_PER_UNPLANNED_ROW + 1 for file in plan.files if file.file in sizes)
+    """Return the rows that the plan expects: exact for Parquet, from the start of each file for other formats."""
+    limited = {item.file: item.limit for item in plan.items if item.limit is not None}
+    planned = {item.file for item in plan.items}
+    return sum(
+        min(file.likely_rows, limited.get(file.file, file.likely_rows)) for file in plan.files if file.file in planned
+    )
 
 
 def semantic_of(config: RunConfig, stages: Sequence[Stage], plan: InputPlan) -> dict[str, Any]:
@@ -106,7 +109,7 @@ def execute(
 
     Args:
         config: a checked config with an output.
-        beam_arguments: options for Beam, as on the command line.
+        beam_arguments: options for the engine and for Beam, as on the command line.
         overwrite: replace a run that is in the folder.
         clean: remove staging when the run is finished.
         console: where progress and notices go; default nowhere.
@@ -120,29 +123,38 @@ def execute(
     if config.output is None:
         raise UsageError("no output: give output: in the config, or --output")
     root = absolute(config.output)
+    engine = choose_engine(beam_arguments)
+    check_files(engine, root, config.input.files)
     check_writable(root)
     folder = Folder(root)
+    if overwrite or not folder.exists(MANIFEST_NAME):
+        engine = connect(engine)
     stages = config.build()
     plan = plan_input(config.input)
+    check_apart(root, plan)
     semantic = semantic_of(config, stages, plan)
     if overwrite:
         check_is_run(folder)
     elif inspect(folder, config, semantic, plan) == "finished":
-        console.print(f"{config.output}: finished before with this config and input")
+        console.print(f"{config.output}: finished before with this config and input", markup=False)
         if clean:
-            folder.remove_tree("staging")
+            remove_staging(folder)
         return load_run(root)
-    engine = choose_engine(beam_arguments)
     _prepare(stages, console)
     with locked(folder):
         if overwrite:
             remove_run(folder)
-        if inspect(folder, config, semantic, plan) == "unfinished":
-            console.print(f"{config.output}: going on with an unfinished run")
-            remove_half_files(folder)
+        state = "new" if overwrite else inspect(folder, config, semantic, plan)
+        if state == "finished":
+            return load_run(root)
+        if state == "unfinished":
+            console.print(f"{config.output}: going on with an unfinished run", markup=False)
+            tidy(folder)
         else:
             begin(folder, semantic, plan)
         _run_pipeline(config, root, plan, engine, console)
+        # Workers that an engine lost and replaced leave half files behind.
+        remove_half_files(folder)
         return _finish(config, root, plan, semantic, stages, engine, started, clean)
 
 
@@ -174,9 +186,25 @@ def _run_pipeline(config: RunConfig, root: str, plan: InputPlan, engine: Engine,
             pipeline = beam.Pipeline(runner=runner, options=options)
             build(pipeline, job)
             with watched_workers(folder) if engine.is_local else nullcontext():
-                pipeline.run().wait_until_finish()
+                _wait(pipeline.run(), engine)
         except Exception as error:
             raise ThresherError(f"{failure_message(error)}\nrun the same command again to go on") from error
+
+
+def _wait(result: Any, engine: Engine) -> None:
+    """Wait for the end of a job; an interruption here ends it on the engine as well."""
+    before = None
+    if not engine.is_local and threading.current_thread() is threading.main_thread():
+        # The command line ends at once on an interruption; a job on an engine has to be cancelled first.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        result.wait_until_finish()
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
+    except KeyboardInterrupt:
+        if not engine.is_local:
+            cancel(engine, result)
+        raise
 
 
 def failure_message(error: BaseException) -> str:
@@ -189,6 +217,8 @@ def failure_message(error: BaseException) -> str:
     message = re.sub(r"\s*\[while running .*", "", message)
     while nested := re.match(r"(?:[\w.]*\.)?(\w*(?:Error|Exception)): (.+)", message):
         name, message = nested.groups()
+    if re.match(r"No module named '(?:corpus|filters|dedup|scorers|reports|pipelines)\b", message):
+        return f"the workers lack Thresher ({message}); install it in the Python that runs them"
     return message if name in ("ThresherError", "UsageError") else f"{name}: {message}"
 
 
@@ -218,6 +248,9 @@ def _finish(
         )
     if plan.files and books.report["files_failed"] == len(plan.files) and not records["read"]:
         raise ThresherError(f"every input file failed; see {folder.path('dead_letters')}")
+    if records["read"] and books.report["dead_letters"].get("missing_text", 0) == records["read"]:
+        names = ", ".join(config.input.text_columns)
+        raise ThresherError(f"no record has the column {names}; name the text column in input")
     if books.repeated_example is not None and config.input.duplicate_ids == "fail":
         raise ThresherError(
             f"{books.report['repeated_ids']} records repeat an id, the first of them {books.repeated_example}; "
@@ -230,6 +263,8 @@ def _finish(
         "seconds": round(seconds, 3),
         "text_bytes": text_bytes,
         "megabytes_per_second": round(text_bytes / 1e6 / seconds, 3),
+        "versions": _versions(),
+        "engine": engine.name,
         "workers": engine.workers,
         "beam_options": list(engine.arguments),
         "peak_memory_kib": {"driver": usage[0], "largest_worker": usage[1]},
@@ -239,16 +274,26 @@ def _finish(
         "root": root,
         "files": file_states(plan),
         "left_out": list(plan.left_out),
-        "warnings": _warnings(config, plan, books.report, books.renamed),
+        "warnings": _warnings(config, plan, books),
     }
     books.write(VERSION, semantic, config_hash(semantic), dump_yaml(semantic).encode(), details)
     if clean:
-        folder.remove_tree("staging")
+        remove_staging(folder)
     return load_run(root)
 
 
-def _warnings(config: RunConfig, plan: InputPlan, report: Mapping[str, Any], renamed: Mapping[str, str]) -> list[str]:
-    warnings = [f"the column {name} of the input is called {new} in the output" for name, new in renamed.items()]
+def _versions() -> dict[str, str]:
+    names = ("apache-beam", "numba", "numpy", "orjson", "pyarrow", "unicodedata2", "xxhash")
+    return {"thresher": VERSION, **{name: metadata.version(name) for name in names}}
+
+
+def _warnings(config: RunConfig, plan: InputPlan, books: Books) -> list[str]:
+    report = books.report
+    warnings = [f"the column {name} of the input is called {new} in the output" for name, new in books.renamed.items()]
+    for setting in books.columns_nobody_has:
+        name = getattr(config.input, setting)
+        if name is not None:
+            warnings.append(f"no record has a value in {name}, the column that input.{setting} names")
     if plan.left_out:
         warnings.append(f"{len(plan.left_out)} files were left out for their names, first {plan.left_out[0]}")
     if report["records"]["read"] == 0:

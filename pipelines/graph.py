@@ -5,6 +5,7 @@ Elements are batches, or pairs of an int key and packed bytes; text never crosse
 
 from __future__ import annotations
 
+import importlib
 import itertools
 
 import apache_beam as beam
@@ -39,6 +40,12 @@ def _prefix(job: Job, prefix: bytes) -> beam.ParDo:
 
 def build(pipeline: beam.Pipeline, job: Job) -> None:
     """Add all steps of a run to a pipeline."""
+    # An engine may wait for ever for workers that cannot load a step. Loading this one takes Beam alone; it fails.
+    _ = (
+        pipeline
+        | "Workers" >> beam.Create([steps.__name__], reshuffle=False).with_output_types(str)
+        | "Have Thresher" >> beam.Filter(importlib.import_module)
+    )
     passes = job.passes()
     first = passes[0]
     items = (

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import platform
 from dataclasses import dataclass
 from functools import lru_cache
 
+from corpus.errors import ThresherError
 from corpus.folder import Folder
 from corpus.planning_types import InputPlan
 from corpus.stages import Stage
+from corpus.version import VERSION
 from pipelines.config import RunConfig
 from pipelines.passes import Pass, compile_passes
 
@@ -23,12 +26,14 @@ class Job:
         root: path or URI of the run folder.
         planned_rows: rows that the plan expects; exact for Parquet, an estimate for other formats.
         plan_digest: hash of the plan's file, so that a process never takes one run's plan for another's.
+        version: of the Thresher that started the run.
     """
 
     config: RunConfig
     root: str
     planned_rows: int
     plan_digest: str
+    version: str = VERSION
 
     @property
     def folder(self) -> Folder:
@@ -44,10 +49,25 @@ class Job:
         return next(stage for stage in self.config.build() if stage.name == name)
 
     def plan(self) -> InputPlan:
-        """Return the input plan of the run folder; read once per process."""
+        """Return the input plan of the run folder; read once per process.
+
+        Raises ThresherError on a worker that has another version, or does not see the run folder.
+        """
+        if self.version != VERSION:
+            raise ThresherError(
+                f"the worker on {platform.node()} has Thresher {VERSION}, and {self.version} started the run; install "
+                "the same version for all workers"
+            )
         return _read_plan(self.root, self.plan_digest)
 
 
 @lru_cache(maxsize=2)
 def _read_plan(root: str, digest: str) -> InputPlan:
-    return InputPlan.from_json(Folder(root).read_bytes(PLAN_NAME).decode())
+    try:
+        data = Folder(root).read_bytes(PLAN_NAME)
+    except FileNotFoundError:
+        raise ThresherError(
+            f"the worker on {platform.node()} does not see the run folder {root}; give an output on an object store "
+            "(s3://, gs://), or a folder that all workers share"
+        ) from None
+    return InputPlan.from_json(data.decode())

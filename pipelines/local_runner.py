@@ -46,8 +46,7 @@ def watched_workers(folder: Folder) -> Iterator[None]:
     codes: list[int] = []
     in_main = threading.current_thread() is threading.main_thread()
     before = threading.excepthook
-    # SIGINT may be ignored, as in background jobs; this handler is there whenever it is needed.
-    term_before = signal.signal(signal.SIGTERM, signal.default_int_handler) if in_main else None
+    wake_before = signal.signal(signal.SIGUSR1, signal.default_int_handler) if in_main else None
 
     def notice(arguments: threading.ExceptHookArgs) -> None:
         found = _EXIT.search(str(arguments.exc_value))
@@ -59,7 +58,7 @@ def watched_workers(folder: Folder) -> Iterator[None]:
         codes.append(int(found[1]))
         if in_main and len(codes) == 1:
             # A real signal: the main thread waits for a lock, which _thread.interrupt_main does not wake.
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
 
     threading.excepthook = notice
     log = _log(folder)
@@ -75,7 +74,7 @@ def watched_workers(folder: Folder) -> Iterator[None]:
     finally:
         threading.excepthook = before
         if in_main:
-            signal.signal(signal.SIGTERM, term_before)
+            signal.signal(signal.SIGUSR1, wake_before)
 
 
 def _message(code: int, folder: Folder) -> str:

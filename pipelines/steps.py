@@ -143,12 +143,12 @@ class StageBatches(PassStep):
 
     def process(self, element: DocumentBatch) -> Iterator[Keyed | pvalue.TaggedOutput]:
         """Stage one batch."""
-        key, records = element.key, element.records
+        key, records, config = element.key, element.records, self.job.config.input
         if not is_staged(self.job.folder, key, element.last):
             write_batch(self.job.folder, element)
         yield from self.finished(key, element.last, element.dead.num_rows, records, element.marks)
-        yield pvalue.TaggedOutput(TYPES, column_types(key, records).to_bytes())
-        if self.job.config.input.id_column is not None:
+        yield pvalue.TaggedOutput(TYPES, column_types(key, records, config.declared_columns).to_bytes())
+        if config.id_column is not None:
             for keyed in pack_ids(key, records, id_partitions(self.job.planned_rows)):
                 yield pvalue.TaggedOutput(IDS, keyed)
 

@@ -22,13 +22,10 @@ def worker_command(log: str) -> str:
 
 
 def _end_with(driver: int) -> None:
-    """End this process, whatever it does, once the driver is gone, even if that was killed."""
-    while True:
-        try:
-            os.kill(driver, 0)
-        except OSError:
-            os._exit(1)
+    """End this process, whatever it does, once the driver is gone, even if that was killed and nobody took notice."""
+    while os.getppid() == driver:
         time.sleep(0.2)
+    os._exit(1)
 
 
 def main() -> None:
@@ -38,7 +35,10 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(driver,), daemon=True).start()
     if log:
-        os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666), sys.stderr.fileno())
+        # Both: a reader of the driver's output must not have to wait for a worker that outlives it.
+        file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        os.dup2(file, sys.stdout.fileno())
+        os.dup2(file, sys.stderr.fileno())
     from apache_beam.runners.worker import sdk_worker_main
 
     sdk_worker_main.main(sys.argv)

@@ -51,6 +51,16 @@ class Books:
     renamed: Mapping[str, str]
 
     @property
+    def columns_nobody_has(self) -> list[str]:
+        """Settings of the input that name a column which no record has: id_column, source_column."""
+        decoded = self.report["records"]["read"] - self.report["records"]["dead"]
+        without = {
+            "id_column": self.counts.get("generated_ids", 0),
+            "source_column": self.counts.get("no_source", {}).get("read", 0),
+        }
+        return [name for name, count in without.items() if decoded and count >= decoded]
+
+    @property
     def text_bytes(self) -> int:
         """Bytes of text and carried columns that were read."""
         return int(self.counts.get("bytes", 0))

@@ -38,6 +38,7 @@ class CuratedLayout:
     @staticmethod
     def of(config: InputConfig, types: ColumnTypes, infos: Sequence[StageInfo]) -> CuratedLayout:
         """Return the layout of a run."""
+        types = types.with_declared(config.declared_columns)
         signals: dict[str, tuple[str, str]] = {}
         for info in infos[1:]:
             assert info.stage is not None

@@ -108,6 +108,11 @@ def _equation(entry: Mapping[str, int]) -> str:
     return f"read {entry['read']} is not kept {entry['kept']} + dropped {entry['dropped']} + dead {entry['dead']}"
 
 
+def _shown(name: str) -> Text:
+    """Return a name from the data as it stands, without what a terminal would act on."""
+    return Text("".join(character if character.isprintable() else "\ufffd" for character in name))
+
+
 def _share(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f} %" if whole else "–"
 
@@ -124,15 +129,15 @@ def print_report(report: Mapping[str, Any], run: Mapping[str, Any], console: Con
     if records["dead"]:
         table.add_row("dead letters", "", f"{records['dead']:,}", _share(records["dead"], records["read"]), "", "")
         for error, count in report["dead_letters"].items():
-            table.add_row("", Text(error), f"{count:,}", "", "", "")
+            table.add_row("", _shown(error), f"{count:,}", "", "", "")
     for stage in report["stages"]:
         lost = stage["characters_in"] - stage["characters_out"]
         share = _share(stage["dropped"], stage["entered"])
-        table.add_row(Text(stage["name"]), "", f"−{stage['dropped']:,}", share, "", f"−{lost:,}")
+        table.add_row(_shown(stage["name"]), "", f"−{stage['dropped']:,}", share, "", f"−{lost:,}")
         for rule, entry in stage["rules"].items():
             if entry["first"] or entry["alone"]:
                 first = _share(entry["first"], stage["entered"])
-                table.add_row("", Text(rule), f"−{entry['first']:,}", first, f"{entry['alone']:,}", "", style="dim")
+                table.add_row("", _shown(rule), f"−{entry['first']:,}", first, f"{entry['alone']:,}", "", style="dim")
     kept = report["stages"][-1]["characters_out"]
     share = _share(records["kept"], records["read"])
     table.add_row("kept", "", f"{records['kept']:,}", share, "", f"{kept:,}", style="bold green")
@@ -183,5 +188,5 @@ def _print_groups(report: Mapping[str, Any], group: str, console: Console, large
         rows.append((f"({len(ordered) - largest:,} others)", rest))
     for name, entry in rows:
         numbers = (f"{entry[column]:,}" for column in ("read", "kept", "dropped", "dead"))
-        table.add_row(Text(name), *numbers, _share(entry["kept"], entry["read"]))
+        table.add_row(_shown(name), *numbers, _share(entry["kept"], entry["read"]))
     console.print(table)

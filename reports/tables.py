@@ -46,6 +46,7 @@ RECORD_COLUMNS = (
     "bytes",
     "input_failures",
     "row_digest",
+    "generated_id",
 )
 
 
@@ -212,6 +213,7 @@ def chunk_counts(
     counts: Counts = {
         "records": balance(length + dead_rows, int(kept.sum()), length - int(kept.sum()), dead_rows),
         "bytes": int(records.column("bytes").to_numpy().sum()),
+        "generated_ids": records.column("generated_id").true_count,
         "file_faults": {file: 1} if faults.any() else {},
         "files": {
             file: {

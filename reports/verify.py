@@ -23,7 +23,7 @@ def read_json(folder: Folder, name: str) -> dict[str, Any]:
     """Return a JSON file of a run folder. Raises UsageError where it is missing or damaged."""
     try:
         value: dict[str, Any] = json.loads(folder.read_bytes(name))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise UsageError(f"{folder.root}: no {name}; is it the folder of a finished run?") from None
     except ValueError as error:
         raise UsageError(f"{folder.path(name)}: damaged ({error}); run again with --overwrite") from None

@@ -5,6 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# Shared machines are slow at times; no test is about how long one example takes.
+settings.register_profile("thresher", deadline=None)
+settings.load_profile("thresher")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,13 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from corpus.column_inference import plain_array
+from corpus.columns import json_values
 from corpus.hashing import byte_offsets, fixed_width, has_members, is_text_or_bytes, list_members
-from corpus.inputs import InputConfig
+from corpus.inputs import ColumnKind, InputConfig
+from corpus.json_text import json_texts
 
 Mask = npt.NDArray[np.bool_]
-
-COLUMN_TYPES = ("string", "int64", "float64", "bool", "json")
 
 
 def wanted_columns(schema: pa.Schema, config: InputConfig) -> list[str]:
@@ -115,7 +117,7 @@ def invalid_utf8(array: pa.Array) -> Mask | None:
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
-        return np.array([not _can_decode(value) for value in array], np.bool_)
+        return _undecodable(array)
     return None
 
 
@@ -125,12 +127,36 @@ def _has_strings(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _can_decode(value: pa.Scalar) -> bool:
+def _undecodable(array: pa.Array) -> Mask:
+    """Return where values hold strings that are not UTF-8, found without a Python value of any other type."""
+    array = plain_array(array)
+    found: Mask = np.zeros(len(array), np.bool_)
+    if not _has_strings(array.type):
+        return found
+    if pa.types.is_string(array.type):
+        found = np.array([not _can_decode(value) for value in array.view(pa.binary()).to_pylist()], np.bool_)
+    elif pa.types.is_struct(array.type):
+        for index in range(array.type.num_fields):
+            found |= _undecodable(array.field(index))
+    elif has_members(array.type):
+        offsets, values = list_members(array)
+        sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(_undecodable(values))])
+        found = sums[offsets[1:]] > sums[offsets[:-1]]
+    found &= array.is_valid().to_numpy(zero_copy_only=False)
+    return found
+
+
+def _can_decode(value: bytes | None) -> bool:
     try:
-        value.as_py()
+        (value or b"").decode()
     except UnicodeDecodeError:
         return False
     return True
+
+
+def null_where(rows: Mask, column: pa.Array) -> pa.Array:
+    """Return a column of any type with nulls where the mask is set."""
+    return column.take(pa.array(np.arange(len(column)), mask=rows))
 
 
 def as_name_array(array: pa.Array) -> tuple[pa.Array, Mask | None]:
@@ -170,31 +196,81 @@ def value_sizes(array: pa.Array) -> npt.NDArray[np.int64]:
     return sizes
 
 
+def null_size(kind: pa.DataType) -> int:
+    """Return the bytes that a value takes in a column beside its ``value_sizes``, also where it is null."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return null_size(kind.storage_type)
+    if pa.types.is_struct(kind):
+        return sum(null_size(kind.field(index).type) for index in range(kind.num_fields))
+    if pa.types.is_fixed_size_list(kind):
+        return int(kind.list_size) * null_size(kind.value_type)
+    return max(8, fixed_width(kind))
+
+
 def as_json(value: Any) -> bytes:
     """Return a Python value of an Arrow array as JSON text."""
     return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS)
 
 
-def fit_column(array: pa.Array, kind: str) -> tuple[pa.Array, Mask | None]:
-    """Return a column in a type of ``input.columns``, and where its values do not fit (None: nowhere)."""
+@dataclass(frozen=True)
+class FittedColumn:
+    """A column in a type of ``input.columns``; values where a mask is set must not be used.
+
+    Attributes:
+        values: in the type wanted.
+        misfit: where values are of another type; None for nowhere.
+        invalid: where they hold strings that are not UTF-8; None for nowhere.
+    """
+
+    values: pa.Array
+    misfit: Mask | None = None
+    invalid: Mask | None = None
+
+
+def fit_column(array: pa.Array, kind: ColumnKind) -> FittedColumn:
+    """Return a column in a type of ``input.columns``. Strings under ``json`` are JSON text already, or misfits."""
     found = array.type
-    if kind == "json" and not is_textual(found):
-        texts = [None if value is None else as_json(value).decode() for value in array.to_pylist()]
-        return pa.array(texts, pa.string()), None
+    if kind == "json":
+        return _fit_json(array)
+    if kind == "string" and is_textual(found):
+        texts, invalid = as_text(array)
+        return FittedColumn(texts if invalid is not None else texts.cast(pa.string()), invalid=invalid)
     fits: dict[str, tuple[pa.DataType, Callable[[pa.DataType], bool]]] = {
         "string": (pa.string(), is_textual),
-        "json": (pa.string(), is_textual),
         "int64": (pa.int64(), pa.types.is_integer),
         "float64": (pa.float64(), lambda one: pa.types.is_integer(one) or pa.types.is_floating(one)),
         "bool": (pa.bool_(), pa.types.is_boolean),
     }
     target, fitting = fits[kind]
     if not fitting(found):
-        return pa.nulls(len(array), target), array.is_valid().to_numpy(zero_copy_only=False)
-    if target == pa.string():
-        return as_text(array)
+        return FittedColumn(pa.nulls(len(array), target), array.is_valid().to_numpy(zero_copy_only=False))
     if pa.types.is_uint64(found) and kind == "int64":
         beyond = pc.greater(array, pa.scalar((1 << 63) - 1, pa.uint64())).fill_null(False)
         if pc.any(beyond).as_py():
-            return pc.if_else(beyond, None, array).cast(target), beyond.to_numpy(zero_copy_only=False)
-    return array.cast(target, safe=False), None
+            return FittedColumn(pc.if_else(beyond, None, array).cast(target), beyond.to_numpy(zero_copy_only=False))
+    return FittedColumn(array.cast(target, safe=False))
+
+
+def _fit_json(array: pa.Array) -> FittedColumn:
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if is_textual(array.type):
+        texts, invalid = as_text(array)
+        encoded = plain_array(texts).view(pa.binary()).to_pylist()
+        misfit = np.array([text is not None and not _is_json(text) for text in encoded], np.bool_)
+        if invalid is not None:
+            misfit &= ~invalid
+        return FittedColumn(plain_array(texts), misfit if misfit.any() else None, invalid)
+    array = as_plain(array)
+    invalid = invalid_utf8(array)
+    if invalid is not None:
+        array = null_where(invalid, array)
+    return FittedColumn(json_texts(json_values(array)), invalid=invalid)
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return False
+    return True

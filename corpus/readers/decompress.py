@@ -15,7 +15,7 @@ from typing import BinaryIO
 import zstandard
 
 from corpus.planning_types import Compression
-from corpus.readers.faults import FileFaultError, reason
+from corpus.readers.faults import FileFaultError, UnreadableError
 
 READ_BYTES = 1 << 20
 OUTPUT_BYTES = 1 << 20
@@ -25,6 +25,8 @@ ZST_PIECE_BYTES = 1 << 10
 GZ_MAGIC, ZST_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _SKIPPABLE = b"\x2a\x4d\x18"
 _NAMES: dict[Compression, str] = {"gz": "gzip", "zst": "Zstandard"}
+# How libzstd says that memory was short, which is no fault of the file.
+_OUT_OF_MEMORY = "not enough memory"
 _FETCH_AGAIN = "the records before are kept; fetch or write the file again"
 
 
@@ -69,19 +71,18 @@ class Source:
 
 
 def read_piece(handle: BinaryIO) -> bytes:
-    """Return the next piece of a file. Raises FileFaultError where it cannot be read."""
+    """Return the next piece of a file. Raises UnreadableError where it cannot be read."""
     try:
         return handle.read(READ_BYTES)
     except Exception as error:  # the clients of object stores have their own exceptions
-        detail = f"reading failed ({reason(error)}); check disk, network and permission"
-        raise FileFaultError("file_unreadable", detail) from error
+        raise UnreadableError(error) from error
 
 
 def decompressed(handle: BinaryIO, compression: Compression) -> Iterator[bytes]:
     """Yield the decompressed bytes of a file in pieces of bounded size, then raise FileFaultError if it ends badly.
 
     Faults: ``file_truncated`` (ends inside a member, or is empty), ``file_corrupt`` (not in this format, damaged, a
-    wrong checksum, bytes after the last member), ``file_unreadable``.
+    wrong checksum, bytes after the last member). Raises UnreadableError where the file cannot be read.
     """
     source = Source(handle)
     member, starts = (_gz_member, _starts_gz) if compression == "gz" else (_zst_frame, _starts_zst)
@@ -203,6 +204,8 @@ def _zst_frame(source: Source) -> Iterator[bytes]:
         try:
             output = inflate.decompress(data)
         except zstandard.ZstdError as error:
+            if _OUT_OF_MEMORY in str(error):
+                raise MemoryError(str(error)) from error
             yield from _zst_until_error(source, start, at, given)
             what = "the checksum is wrong" if "checksum" in str(error) else f"the data is damaged ({error})"
             detail = f"{what} in a Zstandard frame near byte {at}; {_FETCH_AGAIN}"

@@ -21,14 +21,16 @@ from corpus.json_text import dump_json
 from corpus.planning_types import Item
 from corpus.readers.chat import json_type, pair_of
 from corpus.readers.decompress import decompressed, read_piece
-from corpus.readers.faults import DeadLetter, FileFaultError, RecordFaultError, reason
+from corpus.readers.faults import DeadLetter, FileFaultError, RecordFaultError, UnreadableError
 from corpus.readers.lines import MAX_LINE_BYTES, LongLine, is_blank, scan_lines, skip_first_line
-from corpus.readers.records import Chunker, RecordBuilder
+from corpus.readers.nesting import MAX_NESTING, TOO_DEEP, at_any_depth, may_nest, nesting
+from corpus.readers.records import Chunker, RecordBuilder, check_name, is_long_name
 
 # Python's own limit for turning text into an int, which not every supported version has.
 _MAX_DIGITS = 4300
-# orjson writes floats from 1e16 on with an exponent; an int beyond 64 bits was read as such a float.
-_EXPONENT = re.compile(rb"\de\+?\d")
+# orjson writes floats from 1e16 on with an exponent; an int beyond 64 bits was read as such a float. What stands before
+# a number keeps out hex digits in strings, which would only cost time.
+_EXPONENT = re.compile(rb"[:,\[]-?\d[\d.]*e\+?\d")
 _ABSENT = object()
 
 _FITS: dict[str, Callable[[Any], bool]] = {
@@ -56,7 +58,10 @@ def read_jsonl(item: Item, config: InputConfig, batch_rows: int, batch_bytes: in
 
 
 def record_lines(item: Item) -> Iterator[tuple[int, bytes]]:
-    """Yield (position, line) of the item's lines that are not blank, up to its limit. Raises FileFaultError at last."""
+    """Yield (position, line) of the item's lines that are not blank, up to its limit.
+
+    Raises FileFaultError after the lines before the fault, UnreadableError where the file cannot be read.
+    """
     left = item.limit
     if left == 0:
         return
@@ -94,12 +99,11 @@ def _chain(first: bytes, rest: Iterator[tuple[int, bytes]]) -> Iterator[bytes]:
 
 
 def open_for_reading(item: Item, start: int = 0) -> Any:
-    """Open an item's file as a context. Raises FileFaultError."""
+    """Open an item's file as a context. Raises UnreadableError."""
     try:
         return open_file(item.path, start)
     except Exception as error:  # the clients of object stores have their own exceptions
-        detail = f"the file cannot be opened ({reason(error)}); check that it is there and readable"
-        raise FileFaultError("file_unreadable", detail) from error
+        raise UnreadableError(error) from error
 
 
 class LineDecoder:
@@ -129,14 +133,13 @@ class LineDecoder:
                 raise RecordFaultError("line_too_long", detail)
             record = _decode(line)
             if self._source is not None:
-                source = as_name(record.get(self._source))
+                source = as_name(record.get(self._source), line)
             self._add_record(position, line, record, source)
         except RecordFaultError as fault:
             raw = line[:-1] if line.endswith(b"\r") else line
+            if source is not None and is_long_name(source):
+                source = None
             self.builder.add_dead(DeadLetter(source, position, fault.error, fault.detail, raw))
-        except RecursionError:
-            detail = "the line is nested too deeply to be read; flatten it"
-            self.builder.add_dead(DeadLetter(source, position, "malformed_json", detail, line))
 
     def _add_record(self, position: int, line: bytes, record: dict[str, Any], source: str | None) -> None:
         if self._messages is not None:
@@ -151,19 +154,21 @@ class LineDecoder:
                 texts.append(text)
         if self._carried is not None:
             record = {key: value for key, value in record.items() if key in self._carried}
-        carried = dump_json(record).encode()
+        carried = orjson.dumps(record)
         if _EXPONENT.search(carried):
             exact = _decode_exactly(line)
             record = {key: exact[key] for key in record}
-            carried = json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode()
+            carried = at_any_depth(lambda _: _dump_exactly(record), carried)
             if self._source is not None:
-                source = as_name(record.get(self._source))
+                source = as_name(record.get(self._source), line)
         for column, kind in self._types.items():
             value = record.get(column)
             if value is not None and not _FITS[kind](value):
                 detail = f"{column} is {json_type(value)} that is no {kind}; correct the record or input.columns"
                 raise RecordFaultError("misfit_column", detail)
-        record_id = None if self._id is None else as_name(record.get(self._id))
+        record_id = None if self._id is None else as_name(record.get(self._id), line)
+        check_name(record_id, "id", self._id)
+        check_name(source, "source", self._source)
         self.builder.add(position, record_id, source, texts, carried)
 
     @staticmethod
@@ -173,13 +178,15 @@ class LineDecoder:
         return value
 
 
-def as_name(value: Any) -> str | None:
-    """Return an id or source as text: ints in decimal digits, lists and objects as JSON, null as None."""
+def as_name(value: Any, line: bytes) -> str | None:
+    """Return an id or source of a line as text: ints in decimal digits, lists and objects as JSON, null as None."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    if not isinstance(value, list | dict):
+        return dump_json(value)
+    return at_any_depth(lambda _: dump_json(value), line)
 
 
 def _decode(line: bytes) -> dict[str, Any]:
@@ -191,36 +198,48 @@ def _decode(line: bytes) -> dict[str, Any]:
     if type(record) is not dict:
         detail = f"the line is {json_type(record)}; wanted is an object with the text under a key"
         raise RecordFaultError("not_an_object", detail)
+    if may_nest(line, MAX_NESTING):
+        try:
+            orjson.dumps(record)
+        except orjson.JSONEncodeError as error:
+            raise RecordFaultError("malformed_json", TOO_DEEP) from error
     return record
 
 
 def _explain(line: bytes, error: orjson.JSONDecodeError) -> NoReturn:
     """Raise RecordFaultError with the reason why orjson refused a line."""
     try:
-        text = line.decode()
+        line.decode()
     except UnicodeDecodeError as bad:
         detail = f"byte {bad.start} of the line is not UTF-8; convert the file to UTF-8"
         raise RecordFaultError("invalid_utf8", detail) from error
-    try:
-        value = _loads(text)
-    except (ValueError, RecursionError):
-        value = None
-    if value is not None and _has_surrogate(value):
+    _check_nesting(line)
+    if at_any_depth(_has_surrogate, line):
         detail = "an escape gives half a surrogate pair, which is no character; write the file again with valid Unicode"
         raise RecordFaultError("invalid_unicode", detail) from error
     raise RecordFaultError("malformed_json", f"the line is not JSON ({error.msg}); write the file again") from error
 
 
 def _decode_exactly(line: bytes) -> dict[str, Any]:
+    _check_nesting(line)
     try:
-        record: dict[str, Any] = _loads(line.decode())
+        record: dict[str, Any] = at_any_depth(_loads, line)
     except ValueError as error:
         raise RecordFaultError("malformed_json", f"the line cannot be read exactly ({error})") from error
     return record
 
 
-def _loads(text: str) -> Any:
-    return json.loads(text, parse_int=_exact_int, parse_constant=_no_number)
+def _check_nesting(line: bytes) -> None:
+    if may_nest(line, MAX_NESTING) and nesting(line) > MAX_NESTING:
+        raise RecordFaultError("malformed_json", TOO_DEEP)
+
+
+def _dump_exactly(record: dict[str, Any]) -> bytes:
+    return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _loads(line: bytes) -> Any:
+    return json.loads(line.decode(), parse_int=_exact_int, parse_constant=_no_number)
 
 
 def _exact_int(digits: str) -> int:
@@ -233,10 +252,12 @@ def _no_number(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON number")
 
 
-def _has_surrogate(value: Any) -> bool:
-    text = json.dumps(value, ensure_ascii=False)
+def _has_surrogate(line: bytes) -> bool:
+    """Say whether a line is JSON but for an escape that gives half a surrogate pair."""
     try:
-        text.encode()
+        json.dumps(_loads(line), ensure_ascii=False).encode()
     except UnicodeEncodeError:
         return True
+    except ValueError:
+        return False
     return False

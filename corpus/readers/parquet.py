@@ -20,7 +20,7 @@ from corpus.filesystem import open_random, scheme_of
 from corpus.inputs import InputConfig
 from corpus.planning_types import Item
 from corpus.readers.columns import carried_columns, column_fault, plain_type, wanted_columns
-from corpus.readers.faults import DeadLetter, FileFaultError, reason
+from corpus.readers.faults import DeadLetter, FileFaultError, UnreadableError, is_transient, reason
 from corpus.readers.parquet_rows import Converter, output_type
 from corpus.readers.records import Block, Chunker, batch_schema
 
@@ -35,12 +35,14 @@ _GATHER_ROWS = 8192
 _WORST_BYTES = 256 << 20
 _UNKNOWN_VALUE_BYTES = 4 << 20
 _BUFFER_BYTES = 1 << 20
+# How pyarrow begins what it says of a null in a list of fixed size.
+_FIXED_LISTS = "Expected all lists to be of size"
 _REMOTE_BUFFER_BYTES = 8 << 20
 _PRE_BUFFER_BYTES = 64 << 20
 
 
 def open_parquet(path: str) -> tuple[pq.ParquetFile, pa.NativeFile]:
-    """Open a Parquet file; return it with the file that it reads from. Raises FileFaultError."""
+    """Open a Parquet file; return it with the file that it reads from. Raises FileFaultError, UnreadableError."""
     try:
         handle = open_random(path)
         head = handle.read(4)
@@ -49,8 +51,7 @@ def open_parquet(path: str) -> tuple[pq.ParquetFile, pa.NativeFile]:
         tail = handle.read(4)
         handle.seek(0)
     except Exception as error:  # the clients of object stores have their own exceptions
-        detail = f"the file cannot be opened ({reason(error)}); check that it is there and readable"
-        raise FileFaultError("file_unreadable", detail) from error
+        raise UnreadableError(error) from error
     if not head:
         raise FileFaultError("file_truncated", "the file is empty, which no Parquet file is; fetch or write it again")
     if ENCRYPTED_MAGIC in (head, tail):
@@ -77,6 +78,8 @@ def open_parquet(path: str) -> tuple[pq.ParquetFile, pa.NativeFile]:
             )
         parquet.schema_arrow  # noqa: B018  # types that Arrow does not know come out here
     except Exception as error:  # a damaged footer may fail in any way
+        if is_transient(error):
+            raise UnreadableError(error) from error
         detail = f"the footer is damaged ({reason(error)}); fetch or write the file again"
         raise FileFaultError("file_corrupt", detail) from error
     return parquet, handle
@@ -154,12 +157,39 @@ def _decoded(
                 if left == 0:
                     return
         except Exception as error:  # a damaged page may fail in any way
-            unreadable = isinstance(error, OSError) and error.errno is not None
+            if is_transient(error):
+                raise UnreadableError(error) from error
             what = f"row group {group} breaks at row {position}: rows {position} to {end - 1} of the file are lost"
-            remedy = "fetch or write the file again"
-            yield FileFaultError(
-                "file_unreadable" if unreadable else "file_corrupt", f"{what} ({reason(error)}); {remedy}"
-            )
+            name = _column_with_null_list(parquet, group, names) if _FIXED_LISTS in str(error) else None
+            if name is None:
+                yield FileFaultError("file_corrupt", f"{what} ({reason(error)}); fetch or write the file again")
+                continue
+            why = f"column {name} has a null in a list of fixed size, which pyarrow cannot read"
+            remedy = "name the columns to carry in input.columns and leave it out, or write it as a list of any size"
+            yield FileFaultError("unreadable_column", f"{what} ({why}); {remedy}")
+
+
+def _column_with_null_list(parquet: pq.ParquetFile, group: int, names: list[str]) -> str | None:
+    """Return the first of the columns that fails because of a null in a list of fixed size."""
+    schema = parquet.schema_arrow
+    candidates = (name for name in names if _has_fixed_list(schema.field(name).type))
+    return next((name for name in candidates if _has_null_list(parquet, group, name)), None)
+
+
+def _has_null_list(parquet: pq.ParquetFile, group: int, name: str) -> bool:
+    try:
+        for _ in parquet.iter_batches(1024, row_groups=[group], columns=[name], use_threads=False):
+            pass
+    except pa.ArrowInvalid as error:
+        return _FIXED_LISTS in str(error)
+    return False
+
+
+def _has_fixed_list(kind: pa.DataType) -> bool:
+    if pa.types.is_fixed_size_list(kind):
+        return True
+    nested = pa.types.is_nested(kind)
+    return nested and any(_has_fixed_list(kind.field(index).type) for index in range(kind.num_fields))
 
 
 def _gathered(parts: Iterator[Decoded | FileFaultError]) -> Iterator[Decoded | FileFaultError]:

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from corpus.batch import EMPTY_TEXT, OVER_SIZE, USER_PREFIX
-from corpus.hashing import content_hashes, generated_ids, in_sample, row_digests, sample_seed
-from corpus.inputs import InputConfig
+from corpus.hashing import byte_offsets, content_hashes, generated_ids, in_sample, row_digests, sample_seed
+from corpus.inputs import ColumnKind, InputConfig
 from corpus.planning_types import Item
-from corpus.readers.chat import pair_of
+from corpus.readers.chat import messages_of, pair_of
 from corpus.readers.columns import (
     Mask,
     as_name_array,
@@ -23,18 +23,28 @@ from corpus.readers.columns import (
     fit_column,
     invalid_utf8,
     is_textual,
+    null_size,
+    null_where,
     value_sizes,
 )
 from corpus.readers.faults import RAW_BYTES, DeadLetter, RecordFaultError
-from corpus.readers.records import WHITE_SPACE, Block
+from corpus.readers.records import MAX_NAME_BYTES, ROW_BYTES, WHITE_SPACE, Block, long_name_detail
 
 _NOT_BLANK = "[^" + "".join(f"\\x{{{ord(character):x}}}" for character in WHITE_SPACE) + "]"
-_TYPES = {"string": pa.string(), "int64": pa.int64(), "float64": pa.float64(), "bool": pa.bool_(), "json": pa.string()}
+# What a dead letter says of a type at most: that of a struct may be long.
+_TYPE_CHARACTERS = 200
+_TYPES: dict[ColumnKind, pa.DataType] = {
+    "string": pa.string(),
+    "int64": pa.int64(),
+    "float64": pa.float64(),
+    "bool": pa.bool_(),
+    "json": pa.string(),
+}
 
 Positions = npt.NDArray[np.int64]
 
 
-def output_type(kind: str | None, found: pa.DataType) -> pa.DataType:
+def output_type(kind: ColumnKind | None, found: pa.DataType) -> pa.DataType:
     """Return the type of a carried column, given what ``input.columns`` wants and what the file has."""
     return found if kind is None else _TYPES[kind]
 
@@ -62,8 +72,8 @@ class Converter:
         else:
             texts = [self._text(rows.column(name), name, faults) for name in config.text_columns]
         columns = {name: self._column(rows.column(name), name, faults) for name in self._carried}
-        ids = self._name(rows, config.id_column, faults)
-        sources = self._name(rows, config.source_column, faults)
+        ids = self._name(rows, config.id_column, "id", faults)
+        sources = self._name(rows, config.source_column, "source", faults)
         if config.source_column is None:
             sources = pa.repeat(pa.scalar(self._file), len(rows))
         elif sources is None:
@@ -104,7 +114,7 @@ class Converter:
         if over.any():
             keep = pa.array(~over)
             texts = [pc.if_else(keep, text, pa.scalar(None, text.type)) for text in texts]
-            columns = {name: _null_unless(keep, column) for name, column in columns.items()}
+            columns = {name: null_where(over, column) for name, column in columns.items()}
             total = np.where(over, 0, total)
         if ids is None:
             record_ids = generated_ids(self._file, positions)
@@ -112,6 +122,8 @@ class Converter:
         else:
             generated = ids.is_null()
             record_ids = pc.coalesce(ids, generated_ids(self._file, positions)) if ids.null_count else ids
+        total = total + value_sizes(record_ids) + value_sizes(sources)
+        total += ROW_BYTES + sum(null_size(column.type) for column in columns.values())
         arrays = [record_ids, generated, sources, pa.array(positions), contents, pa.array(characters)]
         arrays += [pa.array(measured), pa.array(failures), pa.array(digests)]
         arrays += [text.cast(pa.string()) for text in texts]
@@ -133,39 +145,46 @@ class Converter:
             column = as_plain(array)
             invalid = invalid_utf8(column)
         else:
-            column, misfit = fit_column(array, kind)
-            text = is_textual(array.type) and output_type(kind, array.type) == pa.string()
-            invalid = misfit if text else None
-            if misfit is not None and not text:
-                detail = f"{name} is {array.type} with a value that is no {kind}; correct it or input.columns"
-                faults.add(misfit, "misfit_column", detail)
+            fitted = fit_column(array, kind)
+            column, invalid = fitted.values, fitted.invalid
+            if fitted.misfit is not None:
+                found = str(array.type)[:_TYPE_CHARACTERS]
+                detail = f"{name} is {found} with a value that is no {kind}; correct it or input.columns"
+                faults.add(fitted.misfit, "misfit_column", detail)
         if invalid is not None:
             faults.add(invalid, "invalid_utf8", f"{name} is not UTF-8; convert it to UTF-8")
         return column
 
-    def _name(self, rows: pa.RecordBatch, name: str | None, faults: _Faults) -> pa.Array | None:
+    def _name(self, rows: pa.RecordBatch, name: str | None, label: str, faults: _Faults) -> pa.Array | None:
         if name is None or name not in rows.schema.names:
             return None
         names, invalid = as_name_array(rows.column(name))
         if invalid is not None:
             faults.add(invalid, "invalid_utf8", f"{name} is not UTF-8; convert it to UTF-8")
             names = pc.if_else(pa.array(invalid), pa.scalar(None, names.type), names).cast(pa.string())
+        long = np.diff(byte_offsets(names)) > MAX_NAME_BYTES
+        if long.any():
+            faults.add(long, f"{label}_too_long", long_name_detail(label, name))
+            names = pc.if_else(pa.array(long), pa.scalar(None, pa.string()), names)
         return names
 
     def _chat(self, array: pa.Array, name: str, faults: _Faults) -> list[pa.Array]:
         """Return prompts and responses of the chats in a column: lists of structs, or JSON text."""
         column = as_plain(array)
-        invalid = invalid_utf8(column)
-        pairs = [self._pair(column, row, name, invalid, faults) for row in range(len(column))]
+        chats: list[Any]
+        if is_textual(column.type):
+            texts, invalid = as_text(column)
+            chats = (texts if invalid is None else null_where(invalid, texts)).to_pylist()
+        else:
+            chats, invalid = messages_of(column)
+        pairs = [self._pair(chats[row], row, name, invalid, faults) for row in range(len(column))]
         return [pa.array([pair[side] for pair in pairs], pa.string()) for side in (0, 1)]
 
-    def _pair(
-        self, column: pa.Array, row: int, name: str, invalid: Mask | None, faults: _Faults
-    ) -> list[str] | list[None]:
+    def _pair(self, chat: Any, row: int, name: str, invalid: Mask | None, faults: _Faults) -> list[str] | list[None]:
         try:
             if invalid is not None and invalid[row]:
                 raise RecordFaultError("invalid_utf8", f"{name} is not UTF-8; convert it to UTF-8")
-            return pair_of(_messages(column[row].as_py(), name), name)
+            return pair_of(_messages(chat, name), name)
         except RecordFaultError as fault:
             faults.add_one(row, fault.error, fault.detail)
             return [None, None]
@@ -204,16 +223,10 @@ class _Faults:
 
 
 def _messages(value: Any, name: str) -> Any:
-    if not isinstance(value, str | bytes):
+    if not isinstance(value, str):
         return value
     try:
         return orjson.loads(value)
     except orjson.JSONDecodeError as error:
         detail = f"{name} is a text that is not JSON ({error.msg}); write it again"
         raise RecordFaultError("malformed_json", detail) from error
-
-
-def _null_unless(keep: pa.Array, column: pa.Array) -> pa.Array:
-    """Return a column of any type with nulls where ``keep`` is false."""
-    indices = pa.array(np.arange(len(column)), mask=~keep.to_numpy(zero_copy_only=False))
-    return column.take(indices)

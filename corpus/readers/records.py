@@ -15,10 +15,14 @@ from corpus.errors import UsageError
 from corpus.hashing import content_hash, row_digest
 from corpus.inputs import InputConfig
 from corpus.planning_types import Item
-from corpus.readers.faults import DeadLetter, dead_batch
+from corpus.readers.faults import DeadLetter, RecordFaultError, dead_batch
 
 # The code points of the Unicode property White_Space (PropList.txt); the set has not changed since Unicode 6.3.
 WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+
+# What a row takes beside its strings: numbers, hash, flags and offsets, rounded up; a dead letter takes less.
+ROW_BYTES = 100
+MAX_NAME_BYTES = 4096
 
 _BLOCK_ROWS = 1024
 _BLOCK_BYTES = 2 << 20
@@ -30,7 +34,7 @@ class Block:
 
     Attributes:
         records: n rows, ``record_fields`` and the user's columns.
-        sizes: bytes that each of the n records adds to its batch.
+        sizes: bytes that each of the n records adds to its batch, ``ROW_BYTES`` and names included.
         dead: letters, each with the number of records of the block before it.
     """
 
@@ -51,6 +55,7 @@ class Chunker:
         self._schema = schema
         self._batch_rows = min(batch_rows, MAX_ROWS)
         self._batch_bytes = batch_bytes
+        self._letter_bytes = ROW_BYTES + len(item.file.encode())
         self._chunk = 0
         self._rows = 0
         self._bytes = 0
@@ -60,7 +65,11 @@ class Chunker:
     def add(self, block: Block) -> Iterator[DocumentBatch]:
         """Take records; yield each batch that they complete."""
         places = [place for place, _ in block.dead]
-        sizes = np.insert(block.sizes, places, [letter.size for _, letter in block.dead]) if places else block.sizes
+        sizes = (
+            np.insert(block.sizes, places, [letter.size + self._letter_bytes for _, letter in block.dead])
+            if places
+            else block.sizes
+        )
         sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
         letters = [place + index for index, place in enumerate(places)]
         start, taken = 0, 0
@@ -114,6 +123,22 @@ def batch_schema(config: InputConfig, user: list[pa.Field]) -> pa.Schema:
     return pa.schema([*record_fields(config.layout), *user])
 
 
+def is_long_name(name: str) -> bool:
+    """Say whether an id or source is longer than ``MAX_NAME_BYTES``, which keeps every element bounded."""
+    return 4 * len(name) > MAX_NAME_BYTES and len(name.encode()) > MAX_NAME_BYTES
+
+
+def check_name(name: str | None, label: str, column: str | None) -> None:
+    """Raise RecordFaultError where an id or source (``label``) that a column gives is too long."""
+    if column is not None and name is not None and is_long_name(name):
+        raise RecordFaultError(f"{label}_too_long", long_name_detail(label, column))
+
+
+def long_name_detail(label: str, column: str) -> str:
+    """Return the sentence of a dead letter with too long an id or source."""
+    return f"{column} is longer than {MAX_NAME_BYTES} bytes; shorten it or take another column as {label}_column"
+
+
 def is_empty(texts: list[str]) -> bool:
     """Say whether a record has no text: its document, or the response of its pair, is blank."""
     return not texts[-1].strip(WHITE_SPACE)
@@ -150,6 +175,7 @@ class RecordBuilder:
         generated = record_id is None
         name = f"{self._file}#{position}" if record_id is None else record_id
         self._rows.append((name, generated, source, position, content, characters, size, failures, digest, *columns))
+        total += ROW_BYTES + len(name.encode()) + (0 if source is None else len(source.encode()))
         self._sizes.append(total)
         self._bytes += total
 

@@ -21,7 +21,10 @@ from corpus import column_types as limits
 from corpus.column_inference import column_types
 from corpus.column_types import COLLAPSED_COLUMN, ColumnType, ColumnTypes, Field, in_order
 from corpus.columns import output_columns, output_names, output_schema
+from corpus.inputs import ColumnKind, InputConfig
 from corpus.json_text import dump_json, parse_json
+from corpus.planning import plan_input
+from corpus.readers import read_item
 
 INT64_MAX = (1 << 63) - 1
 
@@ -54,6 +57,91 @@ def table(batches: Sequence[pa.RecordBatch]) -> pa.Table:
 
 def type_of(*values: Any) -> pa.DataType:
     return table([json_batch([{"x": value}]) for value in values]).schema.field("x").type
+
+
+DECLARED: dict[str, ColumnKind] = {
+    "x": "float64",
+    "m": "json",
+    "n": "int64",
+    "s": "string",
+    "b": "bool",
+    "gone": "json",
+}
+
+
+def declared_table(folder: Path) -> pa.Table:
+    """What becomes of the files in a folder with the columns ``DECLARED``, from the readers on."""
+    config = InputConfig(files=[str(folder)], columns=DECLARED)
+    batches = [batch.records for item in plan_input(config).items for batch in read_item(item, config, 100, 1 << 20)]
+    types = reduce(
+        ColumnTypes.merge, (column_types(key, batch, DECLARED) for key, batch in enumerate(batches)), ColumnTypes()
+    ).with_declared(DECLARED)
+    assert ColumnTypes.from_bytes(types.to_bytes()) == types
+    schema = pa.schema(output_schema(types))
+    parts = []
+    for batch in batches:
+        parts.append(pa.RecordBatch.from_arrays([array for _, array in output_columns(batch, types)], schema=schema))
+        parts[-1].validate(full=True)
+    return pa.Table.from_batches(parts, schema)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        [{}, {}],
+        [{"x": None, "m": None, "n": None, "s": None, "b": None}],
+        [{"x": 1, "m": 1, "n": 1}, {"x": 2, "m": 2}],
+        [{"m": "[1]"}, {"m": {"a": [1, 2**70]}}, {"m": {}}, {"m": 1.5, "s": "s", "b": True}],
+        [{"m": {f"k{index}": index for index in range(20_000)}}],
+    ],
+)
+def test_declared_types_hold_whatever_the_records_have(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    lines = [json.dumps({"text": "t", **row}) + "\n" for row in rows]
+    (tmp_path / "a.jsonl").write_text("".join(lines))
+    wanted = {
+        "x": pa.float64(),
+        "m": pa.string(),
+        "n": pa.int64(),
+        "s": pa.string(),
+        "b": pa.bool_(),
+        "gone": pa.string(),
+    }
+    for beside in (False, True):
+        if beside:
+            pq.write_table(
+                pa.table({"text": ["t", "t"], "m": [{"a": 1}, None], "x": pa.array([1, 2], pa.int8())}),
+                tmp_path / "b.parquet",
+            )
+            pq.write_table(pa.table({"text": ["t"], "m": ['{"b": [2]}']}), tmp_path / "c.parquet")
+        found = declared_table(tmp_path)
+        assert {one.name: one.type for one in found.schema} == wanted
+        values = found.to_pylist()
+        assert [None if one["m"] is None else json.loads(one["m"]) for one in values[: len(rows)]] == [
+            row.get("m") for row in rows
+        ]
+        for name in ("x", "n", "s", "b"):
+            assert [one[name] for one in values[: len(rows)]] == [row.get(name) for row in rows]
+        if beside:
+            assert [(one["m"], one["x"]) for one in values[len(rows) :]] == [
+                ('{"a":1}', 1.0),
+                (None, 2.0),
+                ('{"b": [2]}', None),
+            ]
+
+
+def test_declared_columns_keep_their_place() -> None:
+    batch = json_batch([{"b": 1, "id": 2, "a": None}])
+    types = column_types(0, batch, ["a", "b", "c"]).with_declared({"c": "int64", "a": "bool", "b": "float64"})
+    assert [(one.name, one.type) for one in output_schema(types)] == [
+        ("b", pa.float64()),
+        ("id", pa.int64()),
+        ("a", pa.bool_()),
+        ("c", pa.int64()),
+    ]
+    assert types.with_declared({}) == types
+    with pytest.raises(ValueError, match="give column_types the declared names"):
+        ColumnTypes(collapsed=True).with_declared({"a": "bool"})
 
 
 NAMES = st.sampled_from(["a", "b", "A", "", "a.b", "x" * 70])

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
+import subprocess
+import sys
 import tempfile
 import tracemalloc
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corpus import filesystem
 from corpus.batch import EMPTY_TEXT, OVER_SIZE, DocumentBatch
+from corpus.errors import ThresherError
 from corpus.hashing import content_hash
 from corpus.inputs import InputConfig
 from corpus.planning import Item, plan_input
@@ -301,7 +309,12 @@ LINES = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(
-    lines=LINES, ends=st.booleans(), mark=st.booleans(), cuts=st.data(), rows=st.integers(1, 6), size=st.integers(1, 90)
+    lines=LINES,
+    ends=st.booleans(),
+    mark=st.booleans(),
+    cuts=st.data(),
+    rows=st.integers(1, 6),
+    size=st.integers(1, 900),
 )
 def test_items_and_batches_do_not_change_what_is_read(
     lines: list[bytes], ends: bool, mark: bool, cuts: st.DataObject, rows: int, size: int
@@ -340,9 +353,13 @@ def check_batches(batches: list[DocumentBatch], rows: int, size: int) -> None:
 
 
 def used(batch: DocumentBatch) -> int:
+    rows = 100 * (len(batch.records) + len(batch.dead))
+    names = [*batch.records.column("record_id").to_pylist(), *batch.records.column("source").to_pylist()]
     texts = [*batch.records.column("text").to_pylist(), *batch.records.column("json").to_pylist()]
-    return sum(len(text.encode()) for text in texts) + sum(
-        len(raw or b"") for raw in batch.dead.column("raw").to_pylist()
+    return (
+        rows
+        + sum(len(text.encode()) for text in texts + names)
+        + sum(len(raw or b"") for raw in batch.dead.column("raw").to_pylist())
     )
 
 
@@ -440,10 +457,174 @@ def test_damage_inside_keeps_what_came_before(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
     item = Item(3, "x.jsonl", str(tmp_path / "gone.jsonl"), "jsonl", None, 0, 10, 0, None, None, None, None)
+    wanted = r"x.jsonl: cannot be read at the moment \(No such file or directory\); run the same command again"
     for kind in ("jsonl", "text", "parquet"):
-        (batch,) = read_item(replace(item, format=kind), config(), 10, 100)
-        assert (batch.item, batch.last, dead([batch])) == (3, True, [(None, "file_unreadable")])
-        assert str(tmp_path) not in batch.dead.column("detail")[0].as_py()
+        with pytest.raises(ThresherError, match=f"^{wanted}$"):
+            list(read_item(replace(item, format=kind), config(), 10, 100))
+
+
+class _Handle(io.BytesIO):
+    """A file whose methods can be replaced."""
+
+
+class _StoreThatBreaks:
+    """A store whose files raise an error at a given read or seek."""
+
+    def __init__(self, calls: Iterator[int], good_calls: int, error: Exception) -> None:
+        self.calls = calls
+        self.good_calls = good_calls
+        self.error = error
+
+    def open(self, *arguments: Any, **settings: Any) -> Any:
+        handle: Any = _Handle(fsspec.filesystem("memory").cat(arguments[0]))
+        read = handle.read
+
+        def read_or_break(size: int = -1) -> bytes:
+            if next(self.calls) >= self.good_calls:
+                raise self.error
+            return read(min(size, 50) if arguments[0].endswith("jsonl") else size)
+
+        handle.read = read_or_break
+        return handle
+
+
+class StoreError(Exception):
+    """The error of a store's client, which has classes of its own."""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OSError(5, "x"), ConnectionResetError(104, "x"), ConnectionError("x"), TimeoutError("x"), MemoryError("x"),
+     StoreError("x"), PermissionError("x")],
+)  # fmt: skip
+@pytest.mark.parametrize(("kind", "compression"), [("jsonl", None), ("jsonl", "gz"), ("text", None), ("parquet", None)])
+def test_what_may_pass_is_no_dead_letter(
+    error: Exception, kind: Any, compression: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = b"".join(b'{"text":"record %d"}\n' % index for index in range(20))
+    table = pa.BufferOutputStream()
+    pq.write_table(pa.table({"text": ["a", "b", "c"]}), table, row_group_size=1, compression="none")
+    data = table.getvalue().to_pybytes() if kind == "parquet" else gzip.compress(lines) if compression else lines
+    path = f"memory://bucket-b/x.{kind}"
+    fsspec.filesystem("memory").pipe(f"/bucket-b/x.{kind}", data)
+    item = Item(0, "x", path, kind, compression, 0, 3 if kind == "parquet" else len(data), 0, None, None, None, None)
+    calls = iter(range(1 << 30))
+    unbroken = _StoreThatBreaks(calls, 1 << 30, error)
+    monkeypatch.setattr(filesystem, "store_of", lambda _: unbroken)
+    batches = list(read_item(item, config(), 1, BYTES))
+    assert not dead(batches)
+    assert len(records(batches)) == {"jsonl": 20, "text": 1, "parquet": 3}[kind]
+    needed = next(calls)
+    assert needed > 1
+    for good_calls in range(needed):
+        breaking = _StoreThatBreaks(iter(range(1 << 30)), good_calls, error)
+        monkeypatch.setattr(filesystem, "store_of", lambda _, store=breaking: store)
+        with pytest.raises(
+            ThresherError, match=r"^x: cannot be read at the moment \(.+\); run the same command again$"
+        ):
+            list(read_item(item, config(), 1, BYTES))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the address space as Linux does")
+def test_short_memory_is_no_dead_letter(tmp_path: Path) -> None:
+    """A frame with a window of 128 MiB, read by a process that may take little more than it has."""
+    parameters = zstandard.ZstdCompressionParameters.from_level(1, window_log=27)
+    packed = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    path = write(tmp_path, packed.compress(b'{"text":"x"}\n' * 20_000) + packed.flush(), "x.jsonl.zst")
+    assert len(records(read(path))) == 20_000
+    script = """
+import resource, sys
+from corpus.inputs import InputConfig
+from corpus.planning_types import Item
+from corpus.readers import read_item
+taken = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (taken + (100 << 20),) * 2)
+item = Item(0, "x", sys.argv[1], "jsonl", "zst", 0, 0, 0, None, None, None, None)
+list(read_item(item, InputConfig(files=["x"]), 100, 1 << 20))
+"""
+    run = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=False)
+    last = run.stderr.splitlines()[-1]
+    assert last.startswith("corpus.errors.ThresherError: x: cannot be read at the moment (")
+    assert "not enough memory" in last
+
+
+def deeper(levels: int, work: Callable[[], Any]) -> Any:
+    """Call something from further down the stack."""
+    return work() if not levels else deeper(levels - 1, work)
+
+
+NESTED = {
+    "written": b"[" * 253 + b"]" * 253,
+    "not written": b"[" * 254 + b"]" * 254,
+    "not read": b"[" * 1024 + b"]" * 1024,
+    "objects": b'{"a":' * 254 + b"1" + b"}" * 254,
+    "exact": b"[" * 253 + b"1" * 30 + b"]" * 253,
+    "exact and too deep": b"[" * 254 + b"1" * 30 + b"]" * 254,
+    "half a pair": b"[" * 253 + b'"\\ud800"' + b"]" * 253,
+    "half a pair and too deep": b"[" * 500 + b'"\\ud800"' + b"]" * 500,
+    "broken": b"[" * 253 + b"]" * 252,
+    "a text": b'"' + b"[{" * 1000 + b'\\"[\\\\"',
+    "given up for another": b"[" * 400 + b"]" * 400 + b',"n":1',
+    "given up for an exact one": b"[" * 400 + b"]" * 400 + b',"n":' + b"1" * 30,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        *((name, None) for name in ("written", "exact", "a text", "given up for another")),
+        *((name, "nested too deeply") for name in ("not written", "not read", "objects", "exact and too deep",
+                                                   "half a pair and too deep", "given up for an exact one")),
+        ("half a pair", "half a surrogate pair"),
+        ("broken", "is not JSON"),
+    ],
+)  # fmt: skip
+def test_nesting_is_bounded_wherever_it_is_read(tmp_path: Path, name: str, error: str | None) -> None:
+    path = write(tmp_path, b'{"text":"x","n":' + NESTED[name] + b',"m":1}\n')
+    found = []
+    for levels in (0, 300, 600, 750):
+        (batch,) = deeper(levels, lambda: read(path))
+        found.append((batch.records.to_pylist(), batch.dead.to_pylist()))
+    assert all(one == found[0] for one in found)
+    rows, letters = found[0]
+    assert len(rows) == (error is None)
+    for letter in letters:
+        assert error is not None
+        assert error in letter["detail"]
+        assert letter["error"] == ("invalid_unicode" if "surrogate" in error else "malformed_json")
+
+
+def test_nested_ids(tmp_path: Path) -> None:
+    line = b'{"text":"x","id":' + NESTED["written"] + b"}\n"
+    path = write(tmp_path, line + b'{"text":"x","id":' + NESTED["exact"] + b"}\n")
+    for levels in (0, 750):
+        ids = [row["record_id"] for row in records(deeper(levels, lambda: read(path, id_column="id")))]
+        assert ids == [NESTED["written"].decode(), NESTED["exact"].decode()]
+
+
+@pytest.mark.parametrize("unit", ["x", "ü", "水", "😀"])
+def test_long_ids_and_sources(tmp_path: Path, unit: str) -> None:
+    fits = unit * (4096 // len(unit.encode()))
+    fits += "x" * (4096 - len(fits.encode()))
+    rows = [{"id": fits, "s": fits}, {"id": fits + "x", "s": "a"}, {"id": "b", "s": fits + "x"}, {"s": [fits]}]
+    rows += [{"s": fits + "x", "text": None}]
+    path = write(tmp_path, "".join(json.dumps({"text": "t", **row}) + "\n" for row in rows).encode())
+    batches = read(path, id_column="id", source_column="s")
+    assert [(row["record_id"], row["source"]) for row in records(batches)] == [(fits, fits)]
+    letters = [(row["source"], row["error"]) for row in batches[0].dead.to_pylist()]
+    assert letters == [("a", "id_too_long"), (None, "source_too_long"), (None, "source_too_long"), (None, "null_text")]
+    assert "id is longer than 4096 bytes; shorten it" in batches[0].dead.column("detail")[0].as_py()
+    assert len(records(read(path, columns=[]))) == 4
+
+
+def test_batches_count_what_every_row_takes(tmp_path: Path) -> None:
+    """Records without text to speak of, and dead letters without bytes to speak of."""
+    data = b"".join(b'{"text":"","id":"%d%s"}\n1\n' % (index, b"x" * 50) for index in range(30_000))
+    batches = read(write(tmp_path, data), 65_536, 1 << 20, id_column="id", source_column="id")
+    for batch in batches:
+        assert batch.records.nbytes + batch.dead.nbytes + batch.marks.nbytes <= 1 << 20
+    assert sum(len(batch.records) + len(batch.dead) for batch in batches) == 60_000
+    assert len(batches) < 30
 
 
 def test_text_files(tmp_path: Path) -> None:

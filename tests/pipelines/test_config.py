@@ -299,7 +299,7 @@ def test_a_spelling_gives_its_number_or_an_error(
         ("[input.jsonl]", "[a, 5]", "c.yaml:2: input.files[1]: found 5 (a whole number); wanted text"),
         ("id_column: id", "id_column: no", None),
         ("id_column: id", "id_column: true", "c.yaml:4: input.id_column: found true (a boolean); wanted text"),
-        ("id_column: id", "columns: {year: 5}", "c.yaml:4: input.columns.year: found 5 (a whole number); wanted text"),
+        ("id_column: id", "columns: {year: 5}", "wanted string, int64, float64, bool or json"),
         ("id_column: id", "sample: 0", "c.yaml:4: input.sample: found 0 (a whole number); wanted a number above 0"),
         ("id_column: id", "prompt_column: id", "c.yaml:1: input: prompt_column and response_column go together"),
         ("output: out", "output: ''", "c.yaml:5: output: found '' (text); wanted text that is not empty"),

@@ -32,7 +32,12 @@ PROCESSES = ("--direct_num_workers=2", "--direct_running_mode=multi_processing")
 
 def _start(config: Path, *options: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "pipelines.cli", "run", str(config), *options]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    # Tests may run in the background of a shell, where SIGINT is ignored.
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _workers(driver: int) -> list[psutil.Process]:

@@ -510,3 +510,43 @@ def test_verify_finds_a_manifest_that_disagrees_with_itself(
     (copy / "manifest.json").write_text(json.dumps(manifest))
     assert main(["verify", str(copy)]) == 3
     assert finding in capsys.readouterr().err
+
+
+def test_columns_that_no_record_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "one"}\n{"text": "two"}\n')
+    config = write_config(
+        tmp_path / "c.yaml", [str(tmp_path / "a.jsonl")], tmp_path / "run", [], id_column="key", source_column="site"
+    )
+    assert run(config) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "no record has a value in key, the column that input.id_column names" in printed
+    assert "no record has a value in site, the column that input.source_column names" in printed
+    assert run(config, "--set", "input.text_column=body", "--output", str(tmp_path / "none")) == 1
+    assert "no record has the column body" in capsys.readouterr().err
+
+
+def test_mistakes_end_in_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    for command in ("report", "verify"):
+        assert main([command, str(tmp_path / "file")]) == 2
+        assert "is it the folder of a finished run?" in capsys.readouterr().err
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "odd/manifest.json").write_text("{}")
+    assert main(["verify", str(tmp_path / "odd")]) == 1
+    assert "this should not happen" in capsys.readouterr().err
+
+
+def test_declared_columns_have_their_types_whatever_the_data_shows(tmp_path: Path) -> None:
+    rows = [{"text": "one", "x": 1, "m": {"k": 3}, "n": None}, {"text": "two", "x": 2, "m": [1], "n": None}]
+    (tmp_path / "a.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in rows) + '{"text": "three", "x": "no"}\n'
+    )
+    columns = {"x": "float64", "m": "json", "n": "int64"}
+    files = [str(tmp_path / "a.jsonl")]
+    config = write_config(tmp_path / "c.yaml", files, tmp_path / "run", [], columns=columns)
+    assert run(config) == 0
+    (path,) = (tmp_path / "run/curated").iterdir()
+    schema = pq.read_schema(path)
+    assert [str(schema.field(name).type) for name in columns] == ["double", "string", "int64"]
+    assert [row["m"] for row in table(tmp_path / "run", "curated")] == ['{"k":3}', "[1]"]
+    assert [row["error"] for row in table(tmp_path / "run", "dead_letters")] == ["misfit_column"]

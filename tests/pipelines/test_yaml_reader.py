@@ -239,8 +239,9 @@ def test_written_yaml_is_block_style_and_the_same_for_readers_of_yaml_1_1() -> N
 
 @given(st.text(alphabet="ab:-[]{}&*!<>'\"|?#\n\t 0.1e", max_size=40))
 def test_any_text_gives_a_value_or_one_clear_error(text: str) -> None:
+    message = ""
     try:
-        message = f"c.yaml: {read_yaml(text, 'c.yaml').value}"
+        read_yaml(text, "c.yaml")
     except UsageError as error:
         message = str(error)
     assert all(line.startswith("c.yaml:") for line in message.splitlines())
