@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -247,9 +248,12 @@ def _stages(arguments: argparse.Namespace) -> None:
         return
     console = _console()
     for stage in table:
-        console.print(f"[bold]{stage['name']}[/bold] ({stage['kind']}): {stage['summary']}")
+        console.print(f"[bold]{stage['name']}[/bold] ({stage['kind']}): {stage['summary']}", soft_wrap=True)
         for setting in stage["settings"]:
-            console.print(f"  {setting['name']} = {setting['default']}: {setting['description']}", markup=False)
+            text = f"  {setting['name']} = {setting['default']}: {setting['description']}"
+            console.print(text, markup=False, soft_wrap=True)
+        documentation = textwrap.indent(stage["documentation"], "  ")
+        console.print(f"\n{documentation}\n", markup=False, soft_wrap=True, style="dim")
 
 
 def _sample(arguments: argparse.Namespace) -> None:

@@ -14,9 +14,11 @@ import pyarrow.parquet as pq
 from corpus.canonical import config_hash
 from corpus.errors import UsageError
 from corpus.folder import Folder
+from corpus.hashing import content_hashes, hex_hashes
 from reports.manifest import MANIFEST_NAME, REPORT_NAME, UNLISTED
 
 _BLOCK = 1 << 22
+HASHED_ROWS = 4096
 
 
 def read_json(folder: Folder, name: str) -> dict[str, Any]:
@@ -34,8 +36,8 @@ def verify(root: str) -> list[str]:
     """Return what does not hold in a finished run: one sentence per finding, none where all is well.
 
     Checks every listed file's size, SHA-256 and rows, that no unlisted file lies among them, that the manifest agrees
-    with itself, and that read = kept + dropped + dead per source, counted anew from curated, signals, ledger and dead
-    letters. It does not read the input again.
+    with itself, that every curated text has its content hash, and that read = kept + dropped + dead per source, counted
+    anew from curated, signals, ledger and dead letters. It does not read the input again.
     """
     folder = Folder(root)
     manifest = read_json(folder, MANIFEST_NAME)
@@ -43,7 +45,11 @@ def verify(root: str) -> list[str]:
     if findings:
         return findings
     report = read_json(folder, REPORT_NAME)
-    return [*_check_manifest(manifest), *_check_conservation(folder, manifest, report)]
+    return [
+        *_check_manifest(manifest),
+        *_check_content_hashes(folder, manifest),
+        *_check_conservation(folder, manifest, report),
+    ]
 
 
 def _check_manifest(manifest: dict[str, Any]) -> Iterator[str]:
@@ -96,6 +102,25 @@ def _tables(folder: Folder, manifest: dict[str, Any], below: str, columns: list[
 def _count(counter: Counter[Any], values: pa.ChunkedArray) -> None:
     for entry in values.value_counts().to_pylist():
         counter[entry["values"]] += entry["counts"]
+
+
+def _check_content_hashes(folder: Folder, manifest: dict[str, Any]) -> Iterator[str]:
+    """Yield the curated files with a text that does not have its ``content_hash``; chats are left out."""
+    settings = manifest["config"]["input"]
+    names = [settings[name] for name in ("prompt_column", "response_column") if settings[name] is not None]
+    if settings["text_column"] is not None:
+        names = [settings["text_column"]]
+    for entry in manifest["outputs"]:
+        if not entry["file"].startswith("curated/") or not names:
+            continue
+        with folder.open_arrow(entry["file"]) as file:
+            parquet = pq.ParquetFile(file)
+            columns = [name if name in parquet.schema_arrow.names else f"input_{name}" for name in names]
+            for batch in parquet.iter_batches(batch_size=HASHED_ROWS, columns=[*columns, "content_hash"]):
+                texts = [batch.column(name).cast(pa.string()) for name in columns]
+                if not hex_hashes(content_hashes(texts)).equals(batch.column("content_hash").cast(pa.string())):
+                    yield f"{entry['file']} has a text that is not the one of its content_hash"
+                    break
 
 
 def _check_conservation(folder: Folder, manifest: dict[str, Any], report: dict[str, Any]) -> Iterator[str]:

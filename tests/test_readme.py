@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from corpus.sample import build_sample
 from pipelines.cli import main
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -48,6 +50,25 @@ def test_every_command_and_option_is_in_the_help(capsys: pytest.CaptureFixture[s
     text = capsys.readouterr().out
     for option in re.findall(r"`(--\w+)[ `]", table):
         assert option in text or option in ("--direct_num_workers", "--direct_running_mode", "--runner"), option
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sample")
+    build_sample(folder / "sample")
+    return folder
+
+
+@pytest.mark.parametrize("path", sorted((REPOSITORY / "configs").glob("*.yaml")), ids=lambda path: path.name)
+def test_ready_made_configs_run_on_the_sample(
+    path: Path, sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(sample)
+    output = tmp_path / "run"
+    assert main(["run", str(path), "--sample=0.05", "--output", str(output), "--direct_num_workers=1"]) == 0
+    assert main(["verify", str(output)]) == 0
+    records = json.loads((output / "report.json").read_text())["records"]
+    assert 0 < records["kept"] < records["read"]
 
 
 @pytest.mark.parametrize("path", sorted((REPOSITORY / "configs").glob("*.yaml")), ids=lambda path: path.name)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections import Counter
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -145,21 +147,35 @@ def test_verify_finds_what_was_changed(finished: Path, tmp_path: Path, capsys: p
     assert "is missing" in capsys.readouterr().err
 
 
+def _rewrite(folder: Path, path: Path, changed: pa.Table) -> None:
+    """Replace a Parquet file, and make the manifest fit it."""
+    pq.write_table(changed, path)
+    data = path.read_bytes()
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for entry in manifest["outputs"]:
+        if entry["file"] == path.relative_to(folder).as_posix():
+            entry.update(rows=changed.num_rows, bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+def test_verify_hashes_the_texts_again(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(finished, copy)
+    (path,) = (copy / "curated").iterdir()
+    curated = pq.read_table(path)
+    texts = curated["text"].to_pylist()
+    texts[3] += " And more."
+    _rewrite(copy, path, curated.set_column(0, "text", pa.array(texts)))
+    assert main(["verify", str(copy)]) == 3
+    assert "has a text that is not the one of its content_hash" in capsys.readouterr().err
+
+
 def test_verify_counts_again(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A ledger that lost a row is found even where the manifest was made to fit it."""
-    import hashlib
-
     copy = tmp_path / "copy"
     shutil.copytree(finished, copy)
     (path,) = (copy / "ledger").iterdir()
-    ledger = pq.read_table(path)
-    pq.write_table(ledger.slice(1), path)
-    manifest = json.loads((copy / "manifest.json").read_text())
-    for entry in manifest["outputs"]:
-        if entry["file"].startswith("ledger/"):
-            data = path.read_bytes()
-            entry.update(rows=entry["rows"] - 1, bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
-    (copy / "manifest.json").write_text(json.dumps(manifest))
+    _rewrite(copy, path, pq.read_table(path).slice(1))
     assert main(["verify", str(copy)]) == 3
     assert "in the ledger" in capsys.readouterr().err
 
