@@ -18,7 +18,7 @@ class LongLine(bytes):
 
 
 def scan_lines(pieces: Iterable[bytes], offset: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
-    """Yield (offset, line) of each line of a stream that starts before ``end``, without the newline.
+    """Yield (offset, line) of each line of a stream that starts before ``end``, without the newline; not empty ones.
 
     ``offset`` is that of the first piece; a byte order mark at offset 0 is dropped, and the line's offset stays 0. The
     last line needs no newline. A line over ``MAX_LINE_BYTES`` comes as a ``LongLine``. An error that ``pieces`` raises
@@ -32,6 +32,12 @@ def scan_lines(pieces: Iterable[bytes], offset: int = 0, end: int | None = None)
     for piece in pieces:
         lines = piece.split(b"\n")
         for line in lines[:-1]:
+            if not line and not parts:
+                # Millions of them in a few bytes of a compressed file are no reason to wait.
+                position += 1
+                if end is not None and position >= end:
+                    return
+                continue
             length = held + len(line)
             if parts:
                 parts.append(line)
