@@ -166,7 +166,7 @@ def test_addresses_of_this_machine(address: str, here: bool) -> None:
 
 def test_a_worker_says_what_it_lacks(tmp_path: Path) -> None:
     config = config_from_mapping({"input": {"files": ["a.jsonl"]}, "output": str(tmp_path), "stages": []})
-    with pytest.raises(ThresherError, match="does not see the run folder .*; give an output on an object store"):
+    with pytest.raises(ThresherError, match=r"does not see the run folder .*; give an output on an object store"):
         Job(config, str(tmp_path), 0, "digest").plan()
     with pytest.raises(ThresherError, match=r"has Thresher .*, and 9\.9 started the run; install the same version"):
         Job(config, str(tmp_path), 0, "digest", version="9.9").plan()
