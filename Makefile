@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: run test lint bench clean
+.PHONY: run test test-engines test-prism java lint bench clean
 
 run: $(STAMP)
 	$(BIN)/thresher sample sample
@@ -11,7 +11,23 @@ run: $(STAMP)
 	$(BIN)/thresher report runs/sample
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --ignore=tests/engines
+
+# The same graph on real Flink and Spark clusters on loopback, and what happens when parts of them are killed.
+test-engines: $(STAMP) java
+	$(BIN)/python -m pytest tests/engines
+
+# Beam's Prism, built by Go into the user's cache folder; once it is there, `make test-engines` runs on it as well.
+test-prism: $(STAMP)
+	GOBIN="$$($(BIN)/python -m tests.engines.libraries)" go install github.com/apache/beam/sdks/v2/go/cmd/prism@v2.77.0
+	$(BIN)/python -m pytest tests/engines/test_same_bytes.py -k prism
+
+# For the tests on Flink and Spark, which are left out where this is not possible.
+java:
+	@{ command -v javac && command -v mvn; } > /dev/null || \
+	{ test "$$(id -u)" = 0 && apt-get -qq update && \
+	DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends default-jdk-headless maven; } || \
+	echo "Java or Maven is missing (default-jdk-headless, maven): the tests on Flink and Spark are left out"
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

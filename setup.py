@@ -30,7 +30,9 @@ DATATROVE = ["datatrove==0.10.1"]
 MODELS = ["safetensors", "torch>=2.6", "transformers>=5"]
 DATAFLOW = ["apache-beam[gcp]>=2.77,<3"]
 CLOUD = ["gcsfs", "huggingface_hub", "s3fs"]
-TEST = [*DATATROVE, "duckdb", "hypothesis", "jsonschema", "mypy", "pytest", "regex", "ruff"]
+# A server that speaks S3, with its parts that the tests need.
+S3_SERVER = ["flask", "flask-cors", "moto[s3]", "s3fs"]
+TEST = [*DATATROVE, *S3_SERVER, "duckdb", "hypothesis", "jsonschema", "mypy", "pytest", "regex", "ruff"]
 
 setup(
     name="thresher",

@@ -35,7 +35,7 @@ WORKER_COMMAND = "thresher-worker"
 # A Python worker that the engine keeps longer than its restart delay is offered, dead, to every attempt after it was
 # lost, and all of them fail. Flink's default delay is 1 s; Spark tries again at once.
 FLINK_ENVIRONMENT_CACHE_MILLIS = 500
-SPARK_ENVIRONMENT_CACHE_MILLIS = 500
+SPARK_ENVIRONMENT_CACHE_MILLIS = 0
 # A thread holds a few batches of 16 MiB; Beam's default of 12 threads for each core would not fit Dataflow's machines.
 DATAFLOW_THREADS = 2
 _LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]")
