@@ -14,6 +14,7 @@ from corpus.hashing import column_hashes, curated_digest, hex_hashes
 from corpus.inputs import InputConfig
 from reports.counts import Counts, add
 from reports.fates import Fates, StageInfo
+from reports.tables import SIGNAL_TYPES
 
 NONE = "none"
 MIXTURE_COLUMNS = {"licence": ("license", "licence")}
@@ -55,9 +56,8 @@ class CuratedLayout:
 
     def schema(self, infos: Sequence[StageInfo]) -> pa.Schema:
         """Return the schema of every curated file."""
-        kinds = {"int64": pa.int64(), "float64": pa.float64(), "string": pa.string()}
         stage_signals = {
-            (info.name, signal.name): kinds[signal.kind]
+            (info.name, signal.name): SIGNAL_TYPES[signal.kind]
             for info in infos[1:]
             if info.stage is not None
             for signal in info.stage.signals()

@@ -32,6 +32,8 @@ LEDGER_SCHEMA = pa.schema(
     ]
 )
 
+SIGNAL_TYPES = {"int64": pa.int64(), "float64": pa.float64(), "string": pa.string()}
+
 LATER = "later_dropped_by"
 
 # Row id of a leader -> (its file, the stage that dropped it later or None).
@@ -52,7 +54,6 @@ RECORD_COLUMNS = (
 
 def signals_schema(infos: Sequence[StageInfo]) -> pa.Schema:
     """Return the schema of the signals table."""
-    kinds = {"int64": pa.int64(), "float64": pa.float64(), "string": pa.string()}
     fields = [
         ("record_id", pa.string()),
         ("source", pa.string()),
@@ -64,7 +65,7 @@ def signals_schema(infos: Sequence[StageInfo]) -> pa.Schema:
     ]
     for info in infos[1:]:
         assert info.stage is not None
-        fields.extend((f"{info.name}.{signal.name}", kinds[signal.kind]) for signal in info.stage.signals())
+        fields.extend((f"{info.name}.{signal.name}", SIGNAL_TYPES[signal.kind]) for signal in info.stage.signals())
     return pa.schema(fields)
 
 

@@ -47,8 +47,10 @@ def write_shard(
     """
     if folder.exists(shard.done_name):
         return
-    write = _write_curated if shard.kind == CURATED else _write_tables
-    files, statistics = write(folder, shard, config, infos, types, item_files)
+    if shard.kind == CURATED:
+        files, statistics = _write_curated(folder, shard, infos, CuratedLayout.of(config, types, infos))
+    else:
+        files, statistics = _write_tables(folder, shard, infos, item_files)
     done = {"files": [asdict(file) for file in files], **statistics}
     folder.write_bytes(shard.done_name, json.dumps(done, sort_keys=True).encode())
 
@@ -56,12 +58,9 @@ def write_shard(
 def _write_curated(
     folder: Folder,
     shard: Shard,
-    config: InputConfig,
     infos: Sequence[StageInfo],
-    types: ColumnTypes,
-    item_files: Sequence[str],
+    layout: CuratedLayout,
 ) -> tuple[list[OutputFile], Counts]:
-    layout = CuratedLayout.of(config, types, infos)
     schema = layout.schema(infos)
     statistics = CuratedStatistics()
 
@@ -78,9 +77,7 @@ def _write_curated(
 def _write_tables(
     folder: Folder,
     shard: Shard,
-    config: InputConfig,
     infos: Sequence[StageInfo],
-    types: ColumnTypes,
     item_files: Sequence[str],
 ) -> tuple[list[OutputFile], Counts]:
     language = next(
