@@ -85,6 +85,20 @@ def assert_same(found: list[tuple[Any, Any]], wanted: list[tuple[Any, Any]]) -> 
     assert max(differences, default=0.0) <= TOLERANCE
 
 
+def assert_agrees(model: FastTextModel, reference: Any, texts: list[str]) -> None:
+    """A model trained in a test may hold two labels for equally likely: then either is right.
+
+    Training runs in ten threads without locks, so no two models are alike.
+    """
+    found, wanted = predict(model, texts), expected(reference, texts)
+    for row, (text, (label, _)) in enumerate(zip(texts, found, strict=True)):
+        if label != wanted[row][0]:
+            labels, scores = reference.predict(text.replace("\n", " "), k=len(reference.get_labels()))
+            wanted[row] = (label, float(scores[labels.index(f"__label__{label}")]))
+            assert wanted[row][1] >= float(scores[0]) - TOLERANCE, text
+    assert_same(found, wanted)
+
+
 def docstrings() -> list[str]:
     texts = []
     for name in sorted(sys.stdlib_module_names):
@@ -278,7 +292,7 @@ def test_models_of_every_kind(trained: Callable[..., Path], options: dict[str, A
     assert [f"__label__{label}" for label in model.labels] == reference.get_labels()
     texts = [line.split(" ", 1)[1] for line in training_lines(120)]
     texts += [text[::-1] for text in texts[:20]] + [text for text in HOSTILE if len(text) < 50_000]
-    assert_same(predict(model, texts), expected(reference, texts))
+    assert_agrees(model, reference, texts)
 
 
 def test_quantised_output(tmp_path: Path) -> None:
@@ -293,7 +307,7 @@ def test_quantised_output(tmp_path: Path) -> None:
     path = tmp_path / "quantised.ftz"
     model.save_model(str(path))
     texts = [line.split(" ", 1)[1] for line in lines[:300]]
-    assert_same(predict(FastTextModel.load(str(path)), texts), expected(fasttext.load_model(str(path)), texts))
+    assert_agrees(FastTextModel.load(str(path)), fasttext.load_model(str(path)), texts)
 
 
 def test_text_that_the_model_knows_nothing_of(trained: Callable[..., Path], tmp_path: Path) -> None:
