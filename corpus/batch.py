@@ -7,11 +7,14 @@ other columns: as they came from Parquet (named ``user/<name>``), or as one JSON
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
 from corpus.batch_layout import CHUNK_BITS, FIELDS, MAX_CHUNKS, MAX_ROWS, ROW_BITS, Layout
+from corpus.edited import edited_records
+from corpus.findings import NO_FINDINGS
 
 USER_PREFIX = "user/"
 JSON_COLUMN = "json"
@@ -82,10 +85,14 @@ class DocumentBatch:
         chunk: number of the batch within the item, without gaps.
         last: whether it is the item's last batch; every item has one, possibly without rows.
         file: display path of the file that the item belongs to.
-        records: decoded records.
+        records: decoded records, with the texts that enter the pass.
         dead: what could not be decoded; ``DEAD_SCHEMA``. A null position marks a fault of the file.
         marks: what the stages of the pass found, one row per record; the first column, ``alive``, says whether the
             record was alive when the pass began.
+        findings: what they found in texts, ``corpus.findings.FINDING_SCHEMA``.
+        edited: the records with the edits among the findings, None where there are none. It follows from the others
+            and is not encoded.
+        shared: what stages compute of the texts for each other, by field; not encoded.
     """
 
     item: int
@@ -95,6 +102,14 @@ class DocumentBatch:
     records: pa.RecordBatch
     dead: pa.RecordBatch
     marks: pa.RecordBatch
+    findings: pa.RecordBatch = field(default_factory=lambda: NO_FINDINGS)
+    edited: pa.RecordBatch | None = field(default=None, compare=False)
+    shared: dict[str, dict[str, Any]] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def current(self) -> pa.RecordBatch:
+        """The records with the texts that enter the next stage."""
+        return self.records if self.edited is None else self.edited
 
     @property
     def key(self) -> int:
@@ -109,11 +124,11 @@ def write_ipc(sink: pa.NativeFile, batch: pa.RecordBatch) -> None:
 
 
 def encode(batch: DocumentBatch) -> bytes:
-    """Return a batch as bytes: a JSON header line, then three Arrow IPC streams. Slices ship only their own rows."""
+    """Return a batch as bytes: a JSON header line, then four Arrow IPC streams. Slices ship only their own rows."""
     sink = pa.BufferOutputStream()
     header = {"item": batch.item, "chunk": batch.chunk, "last": batch.last, "file": batch.file}
     sink.write(json.dumps(header).encode() + b"\n")
-    for part in (batch.records, batch.dead, batch.marks):
+    for part in (batch.records, batch.dead, batch.marks, batch.findings):
         write_ipc(sink, part)
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
@@ -123,9 +138,13 @@ def decode(data: bytes) -> DocumentBatch:
     end = data.index(b"\n") + 1
     source = pa.BufferReader(pa.py_buffer(data).slice(end))
     parts = []
-    for _ in range(3):
+    for _ in range(4):
         with pa.ipc.open_stream(source) as reader:
             parts.append(reader.read_next_batch())
             for _ in reader:  # consumes the end-of-stream mark, so that the next stream starts behind it
                 pass
-    return DocumentBatch(**json.loads(data[:end]), records=parts[0], dead=parts[1], marks=parts[2])
+    records, dead, marks, findings = parts
+    edited = edited_records(records, marks, findings)
+    return DocumentBatch(
+        **json.loads(data[:end]), records=records, dead=dead, marks=marks, findings=findings, edited=edited
+    )

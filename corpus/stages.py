@@ -27,7 +27,7 @@ STAGE_PACKAGES = ("filters", "dedup", "scorers")
 
 Off = Literal["off"]
 TextField = Literal["text", "prompt", "response", "both"]
-Test = Literal["at_least", "at_most", "one_of", "is_set"]
+Test = Literal["at_least", "at_most", "one_of", "is_set", "decided"]
 
 
 class StageConfig(BaseModel):
@@ -57,7 +57,11 @@ class Rule:
 
     ``name`` is the config field that limits it. ``at_least`` and ``at_most`` compare with ``threshold`` (the value at
     the limit stays); ``one_of`` wants the value among ``values``; ``is_set`` wants a value that is not null. A null
-    value meets every other condition: a stage that wants it dropped declares an ``is_set`` rule.
+    value meets every other condition: a stage that wants it dropped declares an ``is_set`` rule. ``decided`` is the
+    verdict of a corpus stage; value and threshold then say what it rests on.
+
+    ``by_language`` holds other thresholds for records whose language label is in it, None where the rule is off for
+    them; ``threshold`` is then that of all others, None where it is off.
     """
 
     name: str
@@ -65,6 +69,7 @@ class Rule:
     test: Test
     threshold: float | None = None
     values: tuple[str, ...] = ()
+    by_language: Mapping[str, float | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -75,11 +80,16 @@ class TextBatch:
         texts: ``pa.StringArray`` of n texts; null where the row is not alive.
         alive: bool array of n; values at other rows are ignored and should not cost time.
         records: the n records, for stages that judge a column of the user's (``corpus.user_columns`` reads it).
+        languages: label of each record by the last language stage before, ``pa.StringArray`` of n; None without one.
+        shared: what stages compute of these texts for each other, by a key of their own; it lives until the texts
+            change.
     """
 
     texts: pa.StringArray
     alive: npt.NDArray[np.bool_]
     records: pa.RecordBatch | None = None
+    languages: pa.StringArray | None = None
+    shared: dict[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -96,6 +106,17 @@ class Stage(ABC):
         self.config = config
         self.name = name
         self.text_field = text_field
+        self.language_column: str | None = None
+        """Column of the marks with the labels of the last language stage before; None where there is none, or where
+        the stage does not ask for languages."""
+
+    def uses_languages(self) -> bool:
+        """Say whether the settings make the stage depend on languages; it then needs a language stage before it."""
+        return False
+
+    def signal_columns(self) -> tuple[str, ...]:
+        """Return the columns of the marks, of stages before it, that the stage reads."""
+        return () if self.language_column is None else (self.language_column,)
 
     @abstractmethod
     def signals(self) -> tuple[Signal, ...]:
@@ -117,15 +138,91 @@ class Stage(ABC):
         """Load kernels and models; called once per process before the first batch. Raises UsageError."""
 
 
+@dataclass(frozen=True)
+class Judgement:
+    """What a record stage found on n texts.
+
+    Attributes:
+        signals: one array of n per signal; values of rows that are not alive do not count.
+        findings: spans of the texts, ``corpus.findings.SPAN_SCHEMA``, for ``evidence/`` and, with action ``cut`` or
+            ``redact``, to change the texts; None where the stage looks for none.
+        errors: ``pa.StringArray`` of n, why a record could not be judged, null where it was; such a record becomes a
+            dead letter. None where all were.
+    """
+
+    signals: dict[str, pa.Array]
+    findings: pa.RecordBatch | None = None
+    errors: pa.StringArray | None = None
+
+
 class RecordStage(Stage):
-    """A stage that judges each record by itself."""
+    """A stage that judges each record by itself.
+
+    Attributes:
+        finds: whether ``judge`` may give findings.
+        may_fail: whether ``judge`` may give errors.
+    """
 
     kind = "record"
     default_field: ClassVar[TextField] = "response"
+    finds: ClassVar[bool] = False
+    may_fail: ClassVar[bool] = False
 
     @abstractmethod
     def measure(self, batch: TextBatch) -> dict[str, pa.Array]:
         """Return one array per signal, as long as the batch. Values of rows that are not alive do not count."""
+
+    def judge(self, batch: TextBatch) -> Judgement:
+        """Return the signals, and what else the stage found."""
+        return Judgement(self.measure(batch))
+
+
+EDIT_SIGNALS = (
+    Signal("edits", "int64", "Spans that were cut or replaced."),
+    Signal("characters_cut", "int64", "Code points in these spans."),
+    Signal("characters_added", "int64", "Code points of their replacements."),
+    Signal("characters_left", "int64", "Code points after the edits, 0 where these leave white space only."),
+)
+EMPTY_AFTER_EDIT = Rule("empty_after_edit", "characters_left", "at_least", 1.0)
+
+
+class EditingStage(RecordStage):
+    """A record stage that may cut or replace parts of texts.
+
+    The stages behind it see the text without what it cut. The field ``both`` means each field of a pair by itself:
+    ``judge`` is called once per field, and its signals, which are int64, are summed up. Signals of the edits and the
+    rule ``empty_after_edit`` are added to its own where its settings let it edit.
+    """
+
+    finds = True
+
+    @abstractmethod
+    def edits(self) -> bool:
+        """Say whether the settings let the stage change texts."""
+
+    @abstractmethod
+    def own_signals(self) -> tuple[Signal, ...]:
+        """Return the signals that ``judge`` gives, in order; all int64."""
+
+    @abstractmethod
+    def own_rules(self) -> tuple[Rule, ...]:
+        """Return the stage's own rules that are on, in the order in which they are asked (at most 61)."""
+
+    @abstractmethod
+    def judge(self, batch: TextBatch) -> Judgement:
+        """Return own signals and findings on the texts of one field."""
+
+    def signals(self) -> tuple[Signal, ...]:
+        """Return own signals, then those of the edits."""
+        return (*self.own_signals(), *EDIT_SIGNALS) if self.edits() else self.own_signals()
+
+    def rules(self) -> tuple[Rule, ...]:
+        """Return own rules, then that an edit must leave some text."""
+        return (*self.own_rules(), EMPTY_AFTER_EDIT) if self.edits() else self.own_rules()
+
+    def measure(self, batch: TextBatch) -> dict[str, pa.Array]:
+        """Return own signals."""
+        return self.judge(batch).signals
 
 
 class CorpusStage(Stage):

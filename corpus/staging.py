@@ -1,7 +1,8 @@
 """Staging: every record of a batch as it was read, and what each pass found on it.
 
 Per batch there are the files ``staging/records/KEY[-last].arrow`` (Arrow IPC), ``staging/dead/KEY.arrow`` where the
-batch has dead letters, and ``staging/marks-P/KEY.arrow`` for pass P. The records of pass 1 are written after the
+batch has dead letters, and ``staging/marks-P/KEY.arrow`` for pass P, beside ``staging/findings-P/KEY.arrow`` where the
+pass found something in texts. The records of pass 1 are written after the
 others, so a records file says that the whole batch is there; a batch named ``-last`` says how many an item has.
 """
 
@@ -14,6 +15,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from corpus.batch import DEAD_SCHEMA, DocumentBatch, chunk_key, split_chunk_key
+from corpus.edited import edited_records, text_fields
+from corpus.findings import NO_FINDINGS
 from corpus.folder import Folder
 
 # LZ4 costs little and halves the disk that text needs. A worker is one core: Arrow's own threads would take others'.
@@ -69,6 +72,10 @@ def _marks_name(number: int, key: int) -> str:
     return f"staging/marks-{number}/{_stem(key)}.arrow"
 
 
+def _findings_name(number: int, key: int) -> str:
+    return f"staging/findings-{number}/{_stem(key)}.arrow"
+
+
 def _write(folder: Folder, name: str, batch: pa.RecordBatch) -> None:
     with folder.writing(name) as file, pa.ipc.new_file(file, batch.schema, options=_WRITE) as writer:
         writer.write_batch(batch)
@@ -85,21 +92,45 @@ def _read(folder: Folder, name: str, columns: Sequence[str] | None = None) -> pa
         return pa.ipc.open_file(source, options=options).get_batch(0)
 
 
-def write_marks(folder: Folder, number: int, key: int, marks: pa.RecordBatch) -> None:
+def write_marks(
+    folder: Folder, number: int, key: int, marks: pa.RecordBatch, findings: pa.RecordBatch = NO_FINDINGS
+) -> None:
     """Store what pass ``number`` (from 1) found on a batch."""
-    _write(folder, _marks_name(number, key), marks)
+    if findings.num_rows:
+        _write(folder, _findings_name(number, key), findings)
+    metadata = {"findings": str(findings.num_rows)}
+    _write(folder, _marks_name(number, key), marks.replace_schema_metadata(metadata))
 
 
 def read_marks(folder: Folder, number: int, key: int) -> pa.RecordBatch:
-    """Return what pass ``number`` found on a batch."""
+    """Return what pass ``number`` found on a batch; the schema's metadata has the number of ``findings``."""
     return _read(folder, _marks_name(number, key))
+
+
+def read_findings(folder: Folder, number: int, key: int, marks: pa.RecordBatch) -> pa.RecordBatch:
+    """Return what pass ``number`` found in the texts of a batch with these marks."""
+    return _read(folder, _findings_name(number, key)) if int(marks.schema.metadata[b"findings"]) else NO_FINDINGS
+
+
+def read_current(folder: Folder, number: int, key: int, records: pa.RecordBatch) -> pa.RecordBatch:
+    """Return records, as they were read, with the edits of passes 1 to ``number``.
+
+    Args:
+        records: all columns of a batch, or some of them.
+    """
+    for earlier in range(1, number + 1):
+        marks = read_marks(folder, earlier, key)
+        findings = read_findings(folder, earlier, key, marks) if text_fields(records) else NO_FINDINGS
+        edited = edited_records(records, marks, findings)
+        records = records if edited is None else edited
+    return records
 
 
 def write_batch(folder: Folder, batch: DocumentBatch) -> None:
     """Store a batch after pass 1."""
     if batch.dead.num_rows:
         _write(folder, _dead_name(batch.key), batch.dead)
-    write_marks(folder, 1, batch.key, batch.marks)
+    write_marks(folder, 1, batch.key, batch.marks, batch.findings)
     metadata = {"file": batch.file, "rows": str(batch.records.num_rows), "dead": str(batch.dead.num_rows)}
     records = batch.records.replace_schema_metadata(metadata)
     _write(folder, records_name(batch.key, batch.last), records)
@@ -115,6 +146,8 @@ def read_batch(folder: Folder, key: int, last: bool) -> DocumentBatch:
     records = read_records(folder, key, last)
     metadata = records.schema.metadata
     item, chunk = split_chunk_key(key)
+    marks = read_marks(folder, 1, key)
+    findings = read_findings(folder, 1, key, marks)
     return DocumentBatch(
         item=item,
         chunk=chunk,
@@ -122,7 +155,9 @@ def read_batch(folder: Folder, key: int, last: bool) -> DocumentBatch:
         file=metadata[b"file"].decode(),
         records=records,
         dead=read_dead(folder, key) if int(metadata[b"dead"]) else empty_dead(),
-        marks=read_marks(folder, 1, key),
+        marks=marks,
+        findings=findings,
+        edited=edited_records(records, marks, findings),
     )
 
 

@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from corpus.batch import INPUT_RULES
-from corpus.stages import CorpusStage, CorpusVerdict, RecordStage, Rule, Stage, TextBatch, TextField
+from corpus.batch import INPUT_RULES, DocumentBatch
+from corpus.edited import AFTER, after_column, text_fields, with_texts
+from corpus.findings import EDITING, apply_edits, concat_findings, in_stage, sums_by_row
+from corpus.readers.records import WHITE_SPACE
+from corpus.stages import (
+    CorpusStage,
+    CorpusVerdict,
+    EditingStage,
+    Judgement,
+    RecordStage,
+    Rule,
+    Stage,
+    TextBatch,
+    TextField,
+)
 
 Mask = npt.NDArray[np.bool_]
 Bits = npt.NDArray[np.int64]
 
 ALIVE = "alive"
+UNJUDGED = 1 << 62
+"""Bit of the failures of a record that a stage could not judge: it becomes a dead letter."""
 
 
 def signal_column(stage: str, signal: str) -> str:
@@ -28,12 +44,31 @@ def failures_column(stage: str) -> str:
     return f"failures/{stage}"
 
 
+def error_column(stage: str) -> str:
+    """Return the name of the column that says why a stage could not judge a record."""
+    return f"error/{stage}"
+
+
 def related_columns(stage: str) -> tuple[str, str, str]:
     """Return the names of the columns of a corpus stage's related record: row id, record_id, position."""
     return f"related/{stage}", f"related_id/{stage}", f"related_position/{stage}"
 
 
-def rule_fails(rule: Rule, values: pa.Array) -> Mask:
+def thresholds(rule: Rule, languages: pa.Array | None) -> pa.Array | pa.Scalar:
+    """Return the threshold of a rule for each record, float64; null where it is off.
+
+    Args:
+        languages: labels of the records; None stands for records without a label.
+    """
+    default = pa.scalar(rule.threshold, pa.float64())
+    if not rule.by_language or languages is None:
+        return default
+    labels = sorted(rule.by_language)
+    table = pa.array([*(rule.by_language[label] for label in labels), rule.threshold], pa.float64())
+    return table.take(pc.fill_null(pc.index_in(languages, pa.array(labels, pa.string())), len(labels)))
+
+
+def rule_fails(rule: Rule, values: pa.Array, languages: pa.Array | None = None) -> Mask:
     """Return which values do not meet a rule; a null value meets every rule but ``is_set``."""
     if rule.test == "is_set":
         failed = pc.is_null(values)
@@ -42,16 +77,16 @@ def rule_fails(rule: Rule, values: pa.Array) -> Mask:
         failed = pc.and_(failed, pc.is_valid(values))
     else:
         compare = pc.less if rule.test == "at_least" else pc.greater
-        failed = pc.fill_null(compare(values, pa.scalar(rule.threshold, pa.float64())), False)
+        failed = pc.fill_null(compare(values, thresholds(rule, languages)), False)
     return np.asarray(failed.to_numpy(zero_copy_only=False), np.bool_)
 
 
-def failures(rules: Sequence[Rule], signals: Mapping[str, pa.Array]) -> Bits:
+def failures(rules: Sequence[Rule], signals: Mapping[str, pa.Array], languages: pa.Array | None = None) -> Bits:
     """Return for each row the rules that it does not meet, as a bit mask: bit i is ``rules[i]``."""
     length = len(next(iter(signals.values()))) if signals else 0
     bits = np.zeros(length, np.int64)
     for index, rule in enumerate(rules):
-        bits |= rule_fails(rule, signals[rule.signal]).astype(np.int64) << index
+        bits |= rule_fails(rule, signals[rule.signal], languages).astype(np.int64) << index
     return bits
 
 
@@ -80,20 +115,104 @@ def with_columns(marks: pa.RecordBatch, columns: Mapping[str, pa.Array]) -> pa.R
     return pa.RecordBatch.from_arrays([*marks.columns, *columns.values()], names=[*marks.schema.names, *columns.keys()])
 
 
-def mark_record_stage(stage: RecordStage, records: pa.RecordBatch, marks: pa.RecordBatch) -> pa.RecordBatch:
-    """Return marks with the signals and failures of a record stage, on the rows alive when the pass began."""
+def mark_record_stage(stage: RecordStage, batch: DocumentBatch) -> DocumentBatch:
+    """Return a batch with what a record stage found, on the rows alive when the pass began, and with its edits."""
+    records, marks = batch.current, batch.marks
     alive = column_mask(marks, ALIVE)
-    signals = stage.measure(TextBatch(entering_texts(records, stage.text_field), alive, records))
-    dead = pa.array(~alive)
-    columns = {}
+    languages = None
+    if stage.language_column is not None:
+        languages = marks.column(stage.language_column)
+    judgements = {}
+    for field in _judged_fields(stage, records):
+        shared = batch.shared.setdefault(field, {})
+        texts = TextBatch(entering_texts(records, field), alive, records, languages, shared)
+        judgements[field] = stage.judge(texts)
+    signals, findings, errors = _combined(stage, judgements)
+    judged = alive
+    columns: dict[str, pa.Array] = {}
+    if stage.may_fail:
+        failed = np.zeros(len(alive), np.bool_)
+        if errors is not None:
+            failed = alive & errors.is_valid().to_numpy(zero_copy_only=False)
+        judged = alive & ~failed
+        known = errors if errors is not None else pa.nulls(len(alive), pa.string())
+        columns[error_column(stage.name)] = pc.if_else(pa.array(failed), known, pa.scalar(None, pa.string()))
+    if findings.num_rows and not judged.all():
+        findings = findings.filter(pa.array(judged[findings.column("row").to_numpy()]))
+    edited = batch.edited
+    shared_after = batch.shared
+    if isinstance(stage, EditingStage) and stage.edits():
+        edited_records, more = _edit(records, findings)
+        signals |= more
+        if edited_records is not records:
+            edited, shared_after = edited_records, {}
     for signal in stage.signals():
         values = signals[signal.name]
-        if not alive.all():
-            values = pc.if_else(dead, pa.scalar(None, values.type), values)
+        if not judged.all():
+            values = pc.if_else(pa.array(~judged), pa.scalar(None, values.type), values)
         columns[signal_column(stage.name, signal.name)] = values
-    bits = failures(stage.rules(), signals)
-    columns[failures_column(stage.name)] = pa.array(np.where(alive, bits if len(bits) else 0, 0), pa.int64())
-    return with_columns(marks, columns)
+    bits = failures(stage.rules(), signals, languages)
+    bits = np.where(judged, bits if len(bits) else 0, np.where(alive, UNJUDGED, 0))
+    columns[failures_column(stage.name)] = pa.array(bits, pa.int64())
+    marks = with_columns(marks, columns)
+    if edited is not batch.edited and edited is not None:
+        after = {after_column(name): edited.column(name) for name in AFTER}
+        names = [name for name in marks.schema.names if name not in after]
+        marks = with_columns(marks.select(names), after)
+    found = concat_findings([batch.findings, findings])
+    return replace(batch, marks=marks, findings=found, edited=edited, shared=shared_after)
+
+
+def _judged_fields(stage: RecordStage, records: pa.RecordBatch) -> tuple[TextField, ...]:
+    if stage.text_field == "both" and isinstance(stage, EditingStage):
+        return text_fields(records)  # type: ignore[return-value]
+    return (stage.text_field,)
+
+
+def _combined(
+    stage: RecordStage, judgements: Mapping[TextField, Judgement]
+) -> tuple[dict[str, pa.Array], pa.RecordBatch, pa.Array | None]:
+    """Return signals, findings and errors of a stage that judged one field, or each field of a pair by itself."""
+    signals: dict[str, pa.Array] = {}
+    findings = []
+    errors = None
+    for field, judgement in judgements.items():
+        for name, values in judgement.signals.items():
+            signals[name] = pc.add(signals[name], values) if name in signals else values
+        if judgement.findings is not None:
+            findings.append(in_stage(judgement.findings, stage.name, field))
+        if judgement.errors is not None:
+            errors = judgement.errors if errors is None else pc.coalesce(errors, judgement.errors)
+    return signals, concat_findings(findings), errors
+
+
+def _edit(records: pa.RecordBatch, findings: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[str, pa.Array]]:
+    """Return records with the edits of one stage made, and the signals that count them."""
+    length = records.num_rows
+    edits = findings.filter(pc.is_in(findings.column("action"), value_set=pa.array(EDITING)))
+    rows = edits.column("row").to_numpy().astype(np.int64)
+    cut = pc.subtract(edits.column("end"), edits.column("start")).to_numpy().astype(np.int64)
+    added = pc.utf8_length(pc.fill_null(edits.column("replacement"), "")).to_numpy().astype(np.int64)
+    if len(rows):
+        fields = edits.column("field")
+        texts = {}
+        for field in text_fields(records):
+            of_field = edits.filter(pc.equal(fields, field))
+            if of_field.num_rows:
+                texts[field] = apply_edits(records.column(field), of_field)
+        records = with_texts(records, texts, pa.array(np.unique(rows)))
+    left = records.column("characters").to_numpy().copy()
+    if len(rows):
+        changed = np.unique(rows)
+        # A pair without a response is empty, as in the input.
+        last = records.column(text_fields(records)[-1]).take(pa.array(changed))
+        blank = pc.equal(pc.binary_length(pc.utf8_trim(last, characters=WHITE_SPACE)), 0)
+        left[changed[blank.to_numpy(zero_copy_only=False)]] = 0
+    counts = (np.bincount(rows, minlength=length), sums_by_row(length, rows, cut), sums_by_row(length, rows, added))
+    names = ("edits", "characters_cut", "characters_added", "characters_left")
+    return records, {
+        name: pa.array(values.astype(np.int64)) for name, values in zip(names, (*counts, left), strict=True)
+    }
 
 
 def mark_corpus_stage(stage: CorpusStage, verdict: CorpusVerdict, marks: pa.RecordBatch) -> pa.RecordBatch:

@@ -39,12 +39,15 @@ class ExactDuplicates(CorpusStage):
     summary = "Keeps one record of each text (content hash); names the kept record for each that leaves."
 
     def signals(self) -> tuple[Signal, ...]:
-        """Return the number of copies."""
-        return (Signal("copies", "int64", "Records with the same text, this one included."),)
+        """Return the number of copies, and the similarity with the kept record."""
+        return (
+            Signal("copies", "int64", "Records with the same text, this one included."),
+            Signal("jaccard", "float64", "Similarity with the kept record of the same text, 1; null for that record."),
+        )
 
     def rules(self) -> tuple[Rule, ...]:
         """Return the one rule."""
-        return (Rule("duplication_budget", "copies", "at_most", 1.0),)
+        return (Rule("duplication_budget", "jaccard", "decided", 1.0),)
 
     def partitions(self, planned_rows: int) -> int:
         """Return the number of partitions for so many rows."""
@@ -111,7 +114,10 @@ class ExactDuplicates(CorpusStage):
                     failures[row] = 1
                     related[row], positions[row], ids[row] = leader, position, record_id.decode()
         return CorpusVerdict(
-            signals={"copies": pa.array(copies, mask=~alive)},
+            signals={
+                "copies": pa.array(copies, mask=~alive),
+                "jaccard": pa.array(np.ones(length), mask=failures == 0),
+            },
             failures=failures,
             related=pa.array(related, pa.int64()),
             related_id=pa.array(ids, pa.string()),

@@ -24,7 +24,7 @@ class DocumentBatchCoder(beam.coders.Coder):  # type: ignore[misc]
 
     def estimate_size(self, value: DocumentBatch) -> int:
         """Return the size in bytes without encoding."""
-        return sum(part.get_total_buffer_size() for part in (value.records, value.dead, value.marks))
+        return sum(part.get_total_buffer_size() for part in (value.records, value.dead, value.marks, value.findings))
 
     def to_type_hint(self) -> type[DocumentBatch]:
         """Return the type that is encoded."""

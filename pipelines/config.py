@@ -74,13 +74,24 @@ class RunConfig(BaseModel):
     def build(self) -> list[Stage]:
         """Return the stages, not prepared yet. Raises UsageError for a field that the records do not have."""
         classes = known_stages()
-        try:
-            return [
-                classes[entry.kind](entry.config, entry.name, entry.text_field(self.input.layout))
-                for entry in self.stages
-            ]
-        except ValueError as error:
-            raise UsageError(str(error)) from None
+        stages: list[Stage] = []
+        labels: str | None = None
+        for entry in self.stages:
+            try:
+                stage = classes[entry.kind](entry.config, entry.name, entry.text_field(self.input.layout))
+            except ValueError as error:
+                raise UsageError(str(error)) from None
+            if stage.uses_languages():
+                if labels is None:
+                    raise UsageError(
+                        f"stages.{entry.name}: its settings differ by language, and no language stage stands before "
+                        "it; list the stage language first"
+                    )
+                stage.language_column = labels
+            if "language" in stage.curated_columns():
+                labels = f"{entry.name}.{stage.curated_columns()['language']}"
+            stages.append(stage)
+        return stages
 
 
 def load_config(path: Path, sets: Sequence[str] = (), overrides: Mapping[str, Any] | None = None) -> RunConfig:

@@ -33,6 +33,12 @@ class Pass:
         opening = (self.verdicts_of,) if self.verdicts_of else ()
         return (*opening, *self.record_stages)
 
+    @property
+    def signal_columns(self) -> tuple[str, ...]:
+        """The columns of the marks, of stages before them, that stages of the pass read."""
+        stages = (*self.record_stages, *((self.feeds,) if self.feeds else ()))
+        return tuple(name for stage in stages for name in stage.signal_columns())
+
 
 def compile_passes(stages: Sequence[Stage]) -> tuple[Pass, ...]:
     """Return the passes for an ordered list of stages; there is always at least one."""

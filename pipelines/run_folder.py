@@ -27,7 +27,7 @@ PROBE_NAME = "staging/probe"
 # Every file that a run writes and that its manifest may not list; nothing else is ever removed.
 _OURS = re.compile(
     r"(curated|ledger|signals|dead_letters)/part-\d{5}-of-\d{5}\.parquet"
-    r"|staging/(records|dead|marks-\d+|done|repeated-ids)/[^/]+\.(arrow|json)"
+    r"|staging/(records|dead|marks-\d+|findings-\d+|done|repeated-ids)/[^/]+\.(arrow|json)"
     r"|staging/(plan\.json|state\.json|workers\.log)"
 )
 _FOLDERS = ("curated", "ledger", "signals", "dead_letters", "staging")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import TypeAlias
 
 import apache_beam as beam
@@ -28,13 +27,21 @@ from corpus.staging import (
     empty_dead,
     is_staged,
     read_batch,
+    read_current,
     read_marks,
     read_records,
     staged_chunks,
     write_batch,
     write_marks,
 )
-from corpus.verdicts import ALIVE, alive_after, failures_column, mark_corpus_stage, mark_record_stage
+from corpus.verdicts import (
+    ALIVE,
+    alive_after,
+    failures_column,
+    mark_corpus_stage,
+    mark_record_stage,
+    with_columns,
+)
 from pipelines.coders import DocumentBatchCoder
 from pipelines.job import Job
 from pipelines.passes import Pass
@@ -108,7 +115,7 @@ class MarkRecordStage(Step):
         if failures_column(self.name) in element.marks.schema.names:
             yield element
         else:
-            yield replace(element, marks=mark_record_stage(self.stage, element.records, element.marks))
+            yield mark_record_stage(self.stage, element)
 
 
 class PassStep(Step):
@@ -146,7 +153,7 @@ class StageBatches(PassStep):
         key, records, config = element.key, element.records, self.job.config.input
         if not is_staged(self.job.folder, key, element.last):
             write_batch(self.job.folder, element)
-        yield from self.finished(key, element.last, element.dead.num_rows, records, element.marks)
+        yield from self.finished(key, element.last, element.dead.num_rows, element.current, element.marks)
         yield pvalue.TaggedOutput(TYPES, column_types(key, records, config.declared_columns).to_bytes())
         if config.id_column is not None:
             for keyed in pack_ids(key, records, id_partitions(self.job.planned_rows)):
@@ -212,12 +219,17 @@ class OpenPass(PassStep):
             feeds = self.current.feeds.columns() if self.current.feeds else ()
             columns = sorted({"bytes", "input_failures", *opening.columns(), *feeds})
         records = read_records(folder, key, reference.last, columns)
-        before = self.job.passes()[self.number - 2]
-        alive = alive_after(read_marks(folder, self.number - 1, key), before.record_stages)
+        file = records.schema.metadata[b"file"].decode()
+        records = read_current(folder, self.number - 1, key, records)
+        passes = self.job.passes()
+        before = read_marks(folder, self.number - 1, key)
+        alive = alive_after(before, passes[self.number - 2].record_stages)
         verdict = opening.apply(key, records, alive, verdicts)
         marks = pa.RecordBatch.from_arrays([pa.array(alive & (verdict.failures == 0))], names=[ALIVE])
         marks = mark_corpus_stage(opening, verdict, marks)
-        file = records.schema.metadata[b"file"].decode()
+        read_later = {name for later in passes[self.number - 1 :] for name in later.signal_columns}
+        carried = sorted(read_later.intersection(before.schema.names))
+        marks = with_columns(marks, {name: before.column(name) for name in carried})
         item, chunk = split_chunk_key(key)
         yield DocumentBatch(item, chunk, reference.last, file, records, empty_dead(), marks)
 
@@ -227,9 +239,9 @@ class StageMarks(PassStep):
 
     def process(self, element: DocumentBatch) -> Iterator[Keyed | pvalue.TaggedOutput]:
         """Store the marks of one batch."""
-        write_marks(self.job.folder, self.number, element.key, element.marks)
+        write_marks(self.job.folder, self.number, element.key, element.marks, element.findings)
         dead = int(element.records.schema.metadata[b"dead"])
-        yield from self.finished(element.key, element.last, dead, element.records, element.marks)
+        yield from self.finished(element.key, element.last, dead, element.current, element.marks)
 
 
 class MergeTypes(beam.CombineFn):  # type: ignore[misc]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,17 @@ from reports.counts import Counts, add, balance, is_balanced
 from reports.fates import StageInfo
 
 MAX_NAMES = 10_000
-STAGE_COUNTS = ("entered", "dropped", "edited", "characters_in", "characters_out")
+STAGE_COUNTS = (
+    "entered",
+    "dropped",
+    "dead",
+    "edited",
+    "characters_in",
+    "characters_dropped",
+    "characters_cut",
+    "characters_added",
+    "characters_out",
+)
 
 
 def build_report(counts: Counts, infos: Sequence[StageInfo], repeated_ids: int | None) -> dict[str, Any]:
@@ -45,6 +56,7 @@ def build_report(counts: Counts, infos: Sequence[StageInfo], repeated_ids: int |
         **_named(counts, "source"),
         **_named(counts, "language"),
         "duplicates": duplicates,
+        "overlap": {rule: dict(sorted(others.items())) for rule, others in sorted(counts.get("overlap", {}).items())},
     }
     if repeated_ids is not None:
         report["repeated_ids"] = repeated_ids
@@ -100,6 +112,14 @@ def check_conservation(
         left = sum(rule["first"] for rule in stage["rules"].values())
         if left != stage["dropped"]:
             problems.append(f"stage {stage['name']}: {stage['dropped']} dropped, {left} by its rules")
+        if stage["characters_in"] != (
+            stage["characters_out"] + stage["characters_dropped"] + stage["characters_cut"] - stage["characters_added"]
+        ):
+            problems.append(f"stage {stage['name']}: its characters do not balance")
+    for before, after in itertools.pairwise(report["stages"]):
+        passed = (before["entered"] - before["dropped"] - before["dead"], before["characters_out"])
+        if passed != (after["entered"], after["characters_in"]):
+            problems.append(f"stage {after['name']}: what enters it is not what the stage before it left")
     if problems:
         raise ThresherError("the run does not balance, so it has no manifest:\n  " + "\n  ".join(problems))
 
@@ -138,6 +158,12 @@ def print_report(report: Mapping[str, Any], run: Mapping[str, Any], console: Con
             if entry["first"] or entry["alone"]:
                 first = _share(entry["first"], stage["entered"])
                 table.add_row("", _shown(rule), f"−{entry['first']:,}", first, f"{entry['alone']:,}", "", style="dim")
+        if stage["dead"]:
+            table.add_row("", "(could not be judged)", f"−{stage['dead']:,}", "", "", "", style="dim")
+        if stage["edited"]:
+            cut = stage["characters_cut"] - stage["characters_added"]
+            share = _share(stage["edited"], stage["entered"])
+            table.add_row("", "(edited)", f"{stage['edited']:,}", share, "", f"−{cut:,}", style="dim")
     kept = report["stages"][-1]["characters_out"]
     share = _share(records["kept"], records["read"])
     table.add_row("kept", "", f"{records['kept']:,}", share, "", f"{kept:,}", style="bold green")

@@ -14,7 +14,15 @@ from corpus.folder import Folder
 from corpus.inputs import InputConfig
 from corpus.stages import Rule, Stage
 from corpus.staging import read_marks
-from corpus.verdicts import failures_column, first_rule, input_rules, related_columns, signal_column
+from corpus.verdicts import (
+    UNJUDGED,
+    error_column,
+    failures_column,
+    first_rule,
+    input_rules,
+    related_columns,
+    signal_column,
+)
 
 Mask = npt.NDArray[np.bool_]
 Integers = npt.NDArray[np.int64]
@@ -53,16 +61,23 @@ class Fates:
         columns: every mark of every pass by name.
         failures: per stage the bit masks of the rules that a record does not meet, int64 of n.
         left_at: index of the stage where the record left, -1 where it was kept; int64 of n.
+        dead: whether it left because that stage could not judge it; bool of n.
     """
 
     columns: Mapping[str, pa.Array]
     failures: tuple[Integers, ...]
     left_at: Integers
+    dead: Mask
 
     @property
     def kept(self) -> Mask:
         """Which records were kept."""
         return self.left_at < 0
+
+    @property
+    def dropped(self) -> Mask:
+        """Which records left by a rule."""
+        return (self.left_at >= 0) & ~self.dead
 
     def entered(self, index: int) -> Mask:
         """Return which records entered the stage of this index."""
@@ -71,6 +86,19 @@ class Fates:
     def signal(self, info: StageInfo, name: str) -> pa.Array:
         """Return a signal of a stage."""
         return self.columns[signal_column(info.name, name)]
+
+    def edit_counts(self, info: StageInfo, name: str) -> Integers:
+        """Return a signal of a stage's edits, 0 where it made none."""
+        return self.signal(info, name).fill_null(0).to_numpy()  # type: ignore[no-any-return]
+
+    def error(self, info: StageInfo) -> pa.Array | None:
+        """Return why a stage could not judge records, None for a stage that judges all."""
+        return self.columns.get(error_column(info.name))
+
+    def languages(self, info: StageInfo) -> pa.Array | None:
+        """Return the labels of the records that the rules of a stage depend on, None where they depend on none."""
+        column = info.stage.language_column if info.stage else None
+        return None if column is None else self.columns[column]
 
     def related(self, info: StageInfo) -> tuple[pa.Array, pa.Array, pa.Array] | None:
         """Return row id, record_id and position of the records that a corpus stage names, None for other stages."""
@@ -89,9 +117,12 @@ def read_fates(folder: Folder, key: int, records: pa.RecordBatch, infos: Sequenc
     failures = [records.column("input_failures").to_numpy()]
     failures.extend(columns[failures_column(info.name)].to_numpy() for info in infos[1:])
     left_at = np.full(records.num_rows, -1, np.int64)
+    dead = np.zeros(records.num_rows, np.bool_)
     for index in range(len(infos) - 1, -1, -1):
-        left_at[failures[index] != 0] = index
-    return Fates(columns, tuple(failures), left_at)
+        left = failures[index] != 0
+        left_at[left] = index
+        dead[left] = failures[index][left] == UNJUDGED
+    return Fates(columns, tuple(failures), left_at, dead)
 
 
 def first_rules(fates: Fates, index: int) -> Integers:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from reports.drop_report import STAGE_COUNTS
+
 _COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}
 _HEX: dict[str, Any] = {"type": "string", "pattern": "^[0-9a-f]+$"}
 
@@ -26,7 +28,7 @@ def report_schema() -> dict[str, Any]:
     stage = _object(
         {
             "name": {"type": "string"},
-            **dict.fromkeys(("entered", "dropped", "edited", "characters_in", "characters_out"), _COUNT),
+            **dict.fromkeys(STAGE_COUNTS, _COUNT),
             "rules": _map(_object({"first": _COUNT, "alone": _COUNT})),
         }
     )
@@ -45,6 +47,7 @@ def report_schema() -> dict[str, Any]:
         "stages": {"type": "array", "items": stage, "minItems": 1},
         **groups,
         "duplicates": _map(_object({**duplicates, "achieved": {"type": "number", "minimum": 0}})),
+        "overlap": _map(_map(_COUNT)),
         "repeated_ids": _COUNT,
     }
     optional = ("repeated_ids", *(name for name in groups if not name.startswith("by_")))

@@ -12,8 +12,10 @@ import pyarrow.compute as pc
 
 from corpus.batch import DEAD_SCHEMA
 from corpus.hashing import hex_hashes
-from corpus.stages import CorpusStage, Rule
-from reports.counts import Counts, balance
+from corpus.readers.faults import RAW_BYTES
+from corpus.stages import Rule
+from corpus.verdicts import thresholds
+from reports.counts import Counts
 from reports.fates import Fates, StageInfo, first_rules
 
 LEDGER_SCHEMA = pa.schema(
@@ -31,6 +33,25 @@ LEDGER_SCHEMA = pa.schema(
         ("detail", pa.string()),
     ]
 )
+
+EVIDENCE_SCHEMA = pa.schema(
+    [
+        ("record_id", pa.string()),
+        ("file", pa.string()),
+        ("position", pa.int64()),
+        ("stage", pa.string()),
+        ("rule", pa.string()),
+        ("action", pa.string()),
+        ("field", pa.string()),
+        ("start", pa.int64()),
+        ("end", pa.int64()),
+        ("value", pa.float64()),
+        ("related", pa.string()),
+        ("detail", pa.string()),
+    ]
+)
+
+STAGE_ERROR = "stage_error"
 
 SIGNAL_TYPES = {"int64": pa.int64(), "float64": pa.float64(), "string": pa.string()}
 
@@ -114,23 +135,23 @@ def ledger_table(
     parts: list[pa.Table] = []
     order: list[Any] = []
     for index, info in enumerate(infos):
-        left = fates.left_at == index
+        left = (fates.left_at == index) & ~fates.dead
         if not left.any():
             continue
         rules = first_rules(fates, index)
+        languages = fates.languages(info)
         for number, rule in enumerate(info.rules):
             rows = np.flatnonzero(left & (rules == number))
             if not len(rows):
                 continue
             values, details = _rule_values(info, rule, records, fates)
-            threshold = rule.threshold
+            threshold = thresholds(rule, languages)
+            limits = pa.repeat(threshold, len(rows)) if isinstance(threshold, pa.Scalar) else threshold.take(rows)
             related_ids: Any = pa.nulls(len(rows), pa.string())
             related = fates.related(info)
             value = values.take(rows)
             detail = [details[row] for row in rows.tolist()]
             if related is not None:
-                # The measured value of a duplicate is its similarity with the record that stays.
-                value, threshold = pa.array(np.ones(len(rows))), 1.0
                 related_ids = related[1].take(rows)
                 detail = _related_details(related[0].take(rows), related[2].take(rows), leaders)
             taken = records.take(pa.array(rows))
@@ -145,7 +166,7 @@ def ledger_table(
                         pa.repeat(info.name, len(rows)),
                         pa.repeat(rule.name, len(rows)),
                         value,
-                        pa.array([threshold] * len(rows), pa.float64()),
+                        limits,
                         related_ids,
                         pa.array(detail, pa.string()),
                     ],
@@ -178,101 +199,54 @@ def dead_table(dead: pa.RecordBatch) -> pa.Table:
     return pa.Table.from_batches([dead.cast(DEAD_SCHEMA)])
 
 
-def _grouped(keys: pa.Array, masks: dict[str, Any]) -> dict[str | None, dict[str, int]]:
-    """Return for each key the sums of the masks."""
-    table = pa.table({"key": keys, **{name: pa.array(mask.astype(np.int64)) for name, mask in masks.items()}})
-    sums = table.group_by("key", use_threads=False).aggregate([(name, "sum") for name in masks])
-    rows = sums.to_pylist()
-    return {row["key"]: {name: row[f"{name}_sum"] for name in masks} for row in rows}
-
-
-def _named(prefix: str, groups: dict[str | None, dict[str, int]]) -> Counts:
-    null = groups.pop(None, None)
-    counts: Counts = {f"by_{prefix}": groups}
-    if null is not None:
-        counts[f"no_{prefix}"] = null
-    return counts
-
-
-def chunk_counts(
-    file: str,
-    records: pa.RecordBatch,
-    dead: pa.RecordBatch,
-    fates: Fates,
-    infos: Sequence[StageInfo],
-    language: str | None,
-) -> Counts:
-    """Return what the report and the manifest sum up over batches.
+def unjudged_table(
+    file: str, records: pa.RecordBatch, fates: Fates, infos: Sequence[StageInfo], texts: Sequence[pa.Array]
+) -> pa.Table:
+    """Return a dead letter for each record that a stage could not judge.
 
     Args:
-        language: the name of the language stage whose labels the report groups by.
+        texts: the text fields of the records, as they were read.
     """
-    length = records.num_rows
-    kept = fates.kept
-    faults = dead.column("position").is_null().to_numpy(zero_copy_only=False).astype(bool)
-    dead_rows = int((~faults).sum())
-    counts: Counts = {
-        "records": balance(length + dead_rows, int(kept.sum()), length - int(kept.sum()), dead_rows),
-        "bytes": int(records.column("bytes").to_numpy().sum()),
-        "generated_ids": records.column("generated_id").true_count,
-        "file_faults": {file: 1} if faults.any() else {},
-        "files": {
-            file: {
-                "rows": length + dead_rows,
-                "digest": int(records.column("row_digest").to_numpy().sum(dtype=np.int64)),
-            }
-        },
-        "dead_letters": {},
-        "stages": {},
-        "by_source": {},
-        "by_language": {},
-    }
-    for error in dead.column("error").to_pylist():
-        counts["dead_letters"][error] = counts["dead_letters"].get(error, 0) + 1
-    all_rows = np.ones(length, np.bool_)
-    masks = {"read": all_rows, "kept": kept, "dropped": ~kept, "dead": ~all_rows}
-    sources = _grouped(records.column("source"), masks)
-    for source in dead.column("source").filter(pa.array(~faults)).to_pylist():
-        entry = sources.setdefault(source, balance())
-        entry["read"] += 1
-        entry["dead"] += 1
-    counts |= _named("source", sources)
-    labels = fates.columns[f"{language}.label"] if language else pa.nulls(length, pa.string())
-    languages = _grouped(labels, masks)
-    if dead_rows:
-        entry = languages.setdefault(None, balance())
-        entry["read"] += dead_rows
-        entry["dead"] += dead_rows
-    counts |= _named("language", languages)
-    characters = records.column("characters").to_numpy()
+    rows = np.flatnonzero(fates.dead)
+    details = []
+    for row in rows.tolist():
+        info = infos[int(fates.left_at[row])]
+        errors = fates.error(info)
+        details.append(f"{info.name}: {errors[row].as_py() if errors is not None else 'unknown'}")
+    raw = [b"\n\n".join(text[row].as_py().encode() for text in texts)[:RAW_BYTES] for row in rows.tolist()]
+    taken = records.take(pa.array(rows))
+    columns = [
+        taken.column("source"),
+        pa.repeat(file, len(rows)),
+        taken.column("position"),
+        pa.repeat(STAGE_ERROR, len(rows)),
+        pa.array(details, pa.string()),
+        pa.array(raw, pa.binary()),
+    ]
+    return pa.Table.from_arrays(columns, schema=DEAD_SCHEMA)
+
+
+def evidence_table(
+    file: str, records: pa.RecordBatch, fates: Fates, infos: Sequence[StageInfo], findings: pa.RecordBatch
+) -> pa.Table:
+    """Return what stages found in the texts of the records that entered them, in the order of stage and record."""
+    if not findings.num_rows:
+        return EVIDENCE_SCHEMA.empty_table()
+    rows = findings.column("row").to_numpy()
+    entered = np.zeros(len(rows), np.bool_)
     for index, info in enumerate(infos):
-        counts["stages"][info.name] = _stage_counts(index, info, fates, characters)
-    return counts
-
-
-def _stage_counts(index: int, info: StageInfo, fates: Fates, characters: Any) -> Counts:
-    entered = fates.entered(index)
-    left = fates.left_at == index
-    first = first_rules(fates, index)
-    bits = np.where(entered, fates.failures[index], 0)
-    rules = {
-        rule.name: {
-            "first": int((left & (first == number)).sum()),
-            "alone": int((bits == 1 << number).sum()),
-        }
-        for number, rule in enumerate(info.rules)
+        of_stage = pc.equal(findings.column("stage"), info.name).to_numpy(zero_copy_only=False)
+        entered |= of_stage & fates.entered(index)[rows]
+    found = findings.filter(pa.array(entered))
+    taken = records.take(found.column("row"))
+    columns = {
+        "record_id": taken.column("record_id"),
+        "file": pa.repeat(file, found.num_rows),
+        "position": taken.column("position"),
+        "start": found.column("start").cast(pa.int64()),
+        "end": found.column("end").cast(pa.int64()),
     }
-    counts: Counts = {
-        "entered": int(entered.sum()),
-        "dropped": int(left.sum()),
-        "edited": 0,
-        "characters_in": int(characters[entered].sum()),
-        "characters_out": int(characters[entered & ~left].sum()),
-        "rules": rules,
-    }
-    if isinstance(info.stage, CorpusStage):
-        marks = {
-            signal.name: fates.signal(info, signal.name).filter(pa.array(entered)) for signal in info.stage.signals()
-        }
-        counts["duplicates"] = info.stage.summary_counts(marks, left[entered])
-    return counts
+    return pa.Table.from_arrays(
+        [columns[name] if name in columns else found.column(name) for name in EVIDENCE_SCHEMA.names],
+        schema=EVIDENCE_SCHEMA,
+    )

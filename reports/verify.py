@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from corpus.canonical import config_hash
@@ -16,6 +17,7 @@ from corpus.errors import UsageError
 from corpus.folder import Folder
 from corpus.hashing import content_hashes, hex_hashes
 from reports.manifest import MANIFEST_NAME, REPORT_NAME, UNLISTED
+from reports.tables import STAGE_ERROR
 
 _BLOCK = 1 << 22
 HASHED_ROWS = 4096
@@ -128,6 +130,7 @@ def _check_conservation(folder: Folder, manifest: dict[str, Any], report: dict[s
     kept: Counter[Any] = Counter()
     dropped: Counter[Any] = Counter()
     dead: Counter[Any] = Counter()
+    unjudged: Counter[Any] = Counter()
     rules: Counter[Any] = Counter()
     for table in _tables(folder, manifest, "signals", ["source", "kept"]):
         _count(decoded, table["source"])
@@ -136,21 +139,27 @@ def _check_conservation(folder: Folder, manifest: dict[str, Any], report: dict[s
         _count(dropped, table["source"])
         for row in table.group_by(["stage", "rule"]).aggregate([([], "count_all")]).to_pylist():
             rules[row["stage"], row["rule"]] += row["count_all"]
-    for table in _tables(folder, manifest, "dead_letters", ["source", "position"]):
-        _count(dead, table.filter(table["position"].is_valid())["source"])
+    for table in _tables(folder, manifest, "dead_letters", ["source", "position", "error"]):
+        table = table.filter(table["position"].is_valid())
+        _count(dead, table["source"])
+        _count(unjudged, table.filter(pc.equal(table["error"], STAGE_ERROR))["source"])
     curated = sum(entry["rows"] for entry in manifest["outputs"] if entry["file"].startswith("curated/"))
     for source, entry in [*report["by_source"].items(), (None, report.get("no_source"))]:
-        found_here = (decoded[source] + dead[source], kept[source], dropped[source], dead[source])
+        read = decoded[source] + dead[source] - unjudged[source]
+        found_here = (read, kept[source], dropped[source], dead[source])
         told_here = tuple(entry[name] for name in ("read", "kept", "dropped", "dead")) if entry else (0, 0, 0, 0)
         if found_here != told_here:
             name = "records without a source" if source is None else f"source {source}"
             yield f"{name}: read, kept, dropped and dead are {found_here} in the files, {told_here} in the report"
     for source in decoded | dead:
-        if decoded[source] != kept[source] + dropped[source]:
+        if decoded[source] != kept[source] + dropped[source] + unjudged[source]:
             name = "records without a source" if source is None else f"source {source}"
-            yield f"{name}: {decoded[source]} decoded, {kept[source]} kept, {dropped[source]} in the ledger"
+            yield (
+                f"{name}: {decoded[source]} decoded, {kept[source]} kept, {dropped[source]} in the ledger, "
+                f"{unjudged[source]} dead by a stage"
+            )
     found = {
-        "read": decoded.total() + dead.total(),
+        "read": decoded.total() + dead.total() - unjudged.total(),
         "kept": curated,
         "dropped": dropped.total(),
         "dead": dead.total(),

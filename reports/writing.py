@@ -8,25 +8,33 @@ from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
+import pyarrow as pa
+
 from corpus.batch import DEAD_SCHEMA, split_chunk_key, split_row_id
 from corpus.column_types import ColumnTypes
+from corpus.edited import text_fields
+from corpus.findings import concat_findings
 from corpus.folder import Folder
 from corpus.inputs import InputConfig
 from corpus.parquet_output import OutputFile, ParquetOutput
 from corpus.shards import CURATED, Shard
-from corpus.staging import empty_dead, read_dead, read_records, records_name
+from corpus.stages import RecordStage
+from corpus.staging import empty_dead, read_current, read_dead, read_findings, read_marks, read_records, records_name
+from reports.batch_counts import chunk_counts
 from reports.counts import Counts, add
 from reports.curated import CuratedLayout, CuratedStatistics, curated_table
 from reports.fates import StageInfo, read_fates
 from reports.tables import (
+    EVIDENCE_SCHEMA,
     LEDGER_SCHEMA,
     RECORD_COLUMNS,
-    chunk_counts,
     dead_table,
+    evidence_table,
     leaders_dropped_later,
     ledger_table,
     signals_schema,
     signals_table,
+    unjudged_table,
 )
 
 LEADER_CACHE = 1024
@@ -69,6 +77,7 @@ def _write_curated(
         for key, last, _ in shard.chunks:
             records = read_records(folder, key, last)
             fates = read_fates(folder, key, records, infos)
+            records = read_current(folder, max(info.pass_number for info in infos), key, records)
             output.write(curated_table(records, fates, layout, schema, statistics))
     renamed = {name: new for name, new in layout.names.items() if name != new}
     return _described([output]), {"digest": statistics.digest, "mixture": statistics.counts, "renamed": renamed}
@@ -89,6 +98,7 @@ def _write_tables(
     with (
         ParquetOutput(folder, f"ledger/{name}", LEDGER_SCHEMA) as ledger,
         ParquetOutput(folder, f"signals/{name}", signals_schema(infos)) as signals,
+        ParquetOutput(folder, f"evidence/{name}", EVIDENCE_SCHEMA) as evidence,
         ParquetOutput(folder, f"dead_letters/{name}", DEAD_SCHEMA, plain=["raw"]) as dead_letters,
     ):
         for key, last, dead_rows in shard.chunks:
@@ -100,9 +110,20 @@ def _write_tables(
             ledger.write(left)
             add(counts, leaders_dropped_later(left))
             signals.write(signals_table(file, records, fates, infos))
+            evidence.write(evidence_table(file, records, fates, infos, _findings(folder, key, infos)))
             dead_letters.write(dead_table(dead))
+            if fates.dead.any():
+                columns = [*RECORD_COLUMNS, *text_fields(read_records(folder, key, last))]
+                whole = read_records(folder, key, last, columns)
+                texts = [whole.column(field) for field in text_fields(whole)]
+                dead_letters.write(unjudged_table(file, records, fates, infos, texts))
             add(counts, chunk_counts(file, records, dead, fates, infos, language))
-    return _described([ledger, signals, dead_letters]), {"counts": counts}
+    return _described([ledger, signals, evidence, dead_letters]), {"counts": counts}
+
+
+def _findings(folder: Folder, key: int, infos: Sequence[StageInfo]) -> pa.RecordBatch:
+    numbers = sorted({info.pass_number for info in infos if isinstance(info.stage, RecordStage) and info.stage.finds})
+    return concat_findings([read_findings(folder, number, key, read_marks(folder, number, key)) for number in numbers])
 
 
 def _described(outputs: Sequence[ParquetOutput]) -> list[OutputFile]:

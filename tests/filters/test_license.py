@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from corpus.batch import JSON_COLUMN
+from corpus.batch import JSON_COLUMN, DocumentBatch
 from corpus.json_text import json_texts
 from corpus.stages import TextBatch, known_stages
+from corpus.staging import empty_dead
 from corpus.verdicts import ALIVE, failures, failures_column, first_rule, mark_record_stage
 from filters.license import License, LicenseConfig
 from filters.license_expression import judge
@@ -131,6 +132,7 @@ def test_the_records_of_a_batch_reach_the_stage() -> None:
     arrays = [pa.array(["a", "b", None]), pa.array(["MIT", "X", None])]
     records = pa.RecordBatch.from_arrays(arrays, names=["text", "user/license"])
     marks = pa.RecordBatch.from_arrays([pa.array([True, True, False])], names=[ALIVE])
-    marked = mark_record_stage(stage, records, marks)
+    batch = DocumentBatch(0, 0, True, "f", records, empty_dead(), marks)
+    marked = mark_record_stage(stage, batch).marks
     assert marked.column("license.license").to_pylist() == ["MIT", "X", None]
     assert marked.column(failures_column("license")).to_pylist() == [0, 2, 0]

@@ -23,8 +23,12 @@ COUNTS: dict[str, Any] = {
         "input": {
             "entered": 9,
             "dropped": 3,
-            "edited": 0,
+            "dead": 0,
+            "edited": 2,
             "characters_in": 90,
+            "characters_dropped": 28,
+            "characters_cut": 5,
+            "characters_added": 3,
             "characters_out": 60,
             "rules": {"empty_text": {"first": 3, "alone": 3}, "max_record_bytes": {"first": 0, "alone": 0}},
         }
@@ -52,6 +56,7 @@ def test_a_balanced_run_passes() -> None:
         ((), {"a": 4, "b": 2}, 2, "the ledger has 2 rows"),
         (("by_source", "b", balance(4, 2, 1, 0)), {"a": 4, "b": 2}, 3, "source b: read 4"),
         (("stages", "input", "rules", "empty_text", "first", 2), {"a": 4, "b": 2}, 3, "stage input: 3 dropped, 2 by"),
+        (("stages", "input", "characters_cut", 4), {"a": 4, "b": 2}, 3, "stage input: its characters do not balance"),
     ],
 )
 def test_every_imbalance_is_named(change: tuple[Any, ...], curated: dict[str, int], ledger: int, message: str) -> None:

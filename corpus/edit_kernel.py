@@ -1,0 +1,125 @@
+"""Cut and replace spans of texts, compiled."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from corpus.jit import inlined, kernel
+from corpus.text import Bytes, Offsets
+from corpus.text_kernel import BYTES, OFFSETS, pointer
+
+Integers = npt.NDArray[np.int64]
+
+INTEGERS = "Array(int64, 1, 'C', True)"
+TABLE = "Array(int64, 2, 'C', True)"
+
+
+@inlined
+def skip_code_points(text: Bytes, position: int, end: int, count: int) -> int:
+    """Return the byte position ``count`` code points further on, -1 where the text ends before."""
+    while count > 0:
+        if position >= end:
+            return -1
+        position += 1
+        while position < end and text[position] & 0xC0 == 0x80:
+            position += 1
+        count -= 1
+    return position
+
+
+@kernel(f"int64[:, ::1]({OFFSETS}, {BYTES}, {INTEGERS}, {INTEGERS}, {INTEGERS})")
+def code_point_spans(offsets: Offsets, data: Bytes, rows: Integers, starts: Integers, ends: Integers) -> Integers:
+    """Return int64[2, m]: start and end in code points of m spans that are given in bytes of their row's text.
+
+    Spans are ordered by row and start; those of one row may nest but not begin before the one before them.
+    """
+    places = np.empty((2, len(rows)), np.int64)
+    text = pointer(data)
+    row, position, count = -1, 0, 0
+    for span in range(len(rows)):
+        if rows[span] != row:
+            row, count = rows[span], 0
+            position = int(offsets[row])
+        first = int(offsets[row])
+        while position < first + starts[span]:
+            count += (text[position] & 0xC0) != 0x80
+            position += 1
+        places[0, span] = count
+        length = 0
+        for place in range(first + starts[span], first + ends[span]):
+            length += (text[place] & 0xC0) != 0x80
+        places[1, span] = count + length
+    return places
+
+
+@kernel(f"Tuple((int64[:, ::1], int64[::1], int64))({OFFSETS}, {BYTES}, {TABLE}, {OFFSETS})")
+def edited_offsets(
+    offsets: Offsets, data: Bytes, spans: Integers, replacement_offsets: Offsets
+) -> tuple[Integers, Integers, int]:
+    """Return where spans stand in bytes, and where the edited texts will.
+
+    Args:
+        offsets, data: n texts.
+        spans: int64[3, m] of row, start and end in code points, ordered by row and start, without overlaps.
+        replacement_offsets: int32[m + 1] of their replacements.
+
+    Returns:
+        int64[2, m] of start and end as positions in ``data``; int64[n + 1], the offsets of the edited texts; the
+        number of the first span that is out of order or beyond its text, -1 if all are sound.
+    """
+    places = np.zeros((2, spans.shape[1]), np.int64)
+    edited = np.zeros(len(offsets), np.int64)
+    text = pointer(data)
+    fault = -1
+    span = 0
+    for row in range(len(offsets) - 1):
+        position, end = int(offsets[row]), int(offsets[row + 1])
+        length = end - position
+        done = 0
+        while span < spans.shape[1] and spans[0, span] == row and fault < 0:
+            start, stop = spans[1, span], spans[2, span]
+            first = skip_code_points(text, position, end, start - done) if done <= start <= stop else -1
+            last = skip_code_points(text, first, end, stop - start) if first >= 0 else -1
+            if last < 0:
+                fault = span
+                break
+            places[0, span], places[1, span] = first, last
+            length += replacement_offsets[span + 1] - replacement_offsets[span] - (last - first)
+            position, done = last, stop
+            span += 1
+        edited[row + 1] = edited[row] + length
+    if fault < 0 and span < spans.shape[1]:
+        fault = span
+    return places, edited, fault
+
+
+@kernel(f"uint8[::1]({OFFSETS}, {BYTES}, {INTEGERS}, {TABLE}, {INTEGERS}, {OFFSETS}, {BYTES})")
+def edited_bytes(
+    offsets: Offsets,
+    data: Bytes,
+    rows: Integers,
+    places: Integers,
+    new_offsets: Integers,
+    replacement_offsets: Offsets,
+    replacement_data: Bytes,
+) -> Bytes:
+    """Return the data of the edited texts; ``places`` and ``new_offsets`` are those of ``edited_offsets``."""
+    edited = np.empty(new_offsets[-1], np.uint8)
+    target = 0
+    span = 0
+    for row in range(len(offsets) - 1):
+        position = int(offsets[row])
+        while span < len(rows) and rows[span] == row:
+            length = places[0, span] - position
+            edited[target : target + length] = data[position : places[0, span]]
+            target += length
+            first, last = int(replacement_offsets[span]), int(replacement_offsets[span + 1])
+            edited[target : target + last - first] = replacement_data[first:last]
+            target += last - first
+            position = places[1, span]
+            span += 1
+        length = int(offsets[row + 1]) - position
+        edited[target : target + length] = data[position : position + length]
+        target += length
+    return edited
