@@ -13,6 +13,7 @@ import pyarrow as pa
 from corpus.batch import DEAD_SCHEMA, split_chunk_key, split_row_id
 from corpus.column_types import ColumnTypes
 from corpus.edited import text_fields
+from corpus.edited_chats import with_edited_messages
 from corpus.findings import concat_findings
 from corpus.folder import Folder
 from corpus.inputs import InputConfig
@@ -77,6 +78,9 @@ def _write_curated(
         for key, last, _ in shard.chunks:
             records = read_records(folder, key, last)
             fates = read_fates(folder, key, records, infos)
+            messages = layout.config.messages_column
+            if messages is not None:
+                records = with_edited_messages(records, messages, _findings(folder, key, infos))
             records = read_current(folder, max(info.pass_number for info in infos), key, records)
             output.write(curated_table(records, fates, layout, schema, statistics))
     renamed = {name: new for name, new in layout.names.items() if name != new}
