@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from corpus.errors import UsageError
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
@@ -113,6 +115,20 @@ class Stage(ABC):
     def uses_languages(self) -> bool:
         """Say whether the settings make the stage depend on languages; it then needs a language stage before it."""
         return False
+
+    def bind(self, before: Sequence[Stage]) -> None:
+        """Look up what the settings say of the stages that stand before. Raises UsageError, naming the setting."""
+        if not self.uses_languages():
+            return
+        for stage in before:
+            label = stage.curated_columns().get("language")
+            if label is not None:
+                self.language_column = f"{stage.name}.{label}"
+        if self.language_column is None:
+            raise UsageError(
+                f"stages.{self.name}: its settings differ by language, and no language stage stands before it; list "
+                "the stage language first"
+            )
 
     def signal_columns(self) -> tuple[str, ...]:
         """Return the columns of the marks, of stages before it, that the stage reads."""
@@ -226,18 +242,13 @@ class EditingStage(RecordStage):
 
 
 class CorpusStage(Stage):
-    """A stage that compares all records: packed keys go into partitions, verdicts come back to the batches.
+    """A stage that compares all records: keys go out where a batch is staged, verdicts come back to the batches.
 
-    The three steps are pure. ``pack`` runs where a batch is staged, ``resolve`` once per partition over everything
-    that was packed for it, ``apply`` where the next pass takes the batch up again.
+    The steps between are those of its kind, in ``pipelines``.
     """
 
     kind = "corpus"
     default_field: ClassVar[TextField] = "both"
-
-    @abstractmethod
-    def partitions(self, planned_rows: int) -> int:
-        """Return into how many partitions the keys go, so that none exceeds 8 MiB; never depends on workers."""
 
     @abstractmethod
     def shuffled_bytes(self, rows: int) -> int:
@@ -245,23 +256,18 @@ class CorpusStage(Stage):
 
     @abstractmethod
     def columns(self) -> tuple[str, ...]:
-        """Return the columns of the records that ``pack`` and ``apply`` read."""
-
-    @abstractmethod
-    def pack(
-        self, key: int, records: pa.RecordBatch, alive: npt.NDArray[np.bool_], partitions: int
-    ) -> Iterator[tuple[int, bytes]]:
-        """Yield (partition, packed keys) of a batch's rows that are alive when they enter the stage."""
-
-    @abstractmethod
-    def resolve(self, packed: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-        """Yield (batch key, packed verdicts) for one partition. The order of ``packed`` must not matter."""
+        """Return the columns of the records that the stage reads where it packs keys and where it applies verdicts."""
 
     @abstractmethod
     def apply(
-        self, key: int, records: pa.RecordBatch, alive: npt.NDArray[np.bool_], verdicts: Sequence[bytes]
+        self,
+        key: int,
+        records: pa.RecordBatch,
+        alive: npt.NDArray[np.bool_],
+        verdicts: Sequence[bytes],
+        file_of: Callable[[int], str],
     ) -> CorpusVerdict:
-        """Return what the stage found on the rows of a batch."""
+        """Return what the stage found on the rows of a batch; ``file_of`` gives the file of an item of the plan."""
 
     @abstractmethod
     def summary_counts(self, marks: Mapping[str, pa.Array], left: npt.NDArray[np.bool_]) -> dict[str, int]:

@@ -54,26 +54,27 @@ class ChunkReference:
         return ChunkReference(*_REFERENCE.unpack(data))
 
 
-def _stem(key: int) -> str:
+def stem(key: int) -> str:
+    """Return the name, without suffix, of the files of a batch."""
     item, chunk = split_chunk_key(key)
     return f"{item:08d}-{chunk:07d}"
 
 
 def records_name(key: int, last: bool) -> str:
     """Return the name of a batch's records file."""
-    return f"staging/records/{_stem(key)}{'-last' if last else ''}.arrow"
+    return f"staging/records/{stem(key)}{'-last' if last else ''}.arrow"
 
 
 def _dead_name(key: int) -> str:
-    return f"staging/dead/{_stem(key)}.arrow"
+    return f"staging/dead/{stem(key)}.arrow"
 
 
 def _marks_name(number: int, key: int) -> str:
-    return f"staging/marks-{number}/{_stem(key)}.arrow"
+    return f"staging/marks-{number}/{stem(key)}.arrow"
 
 
 def _findings_name(number: int, key: int) -> str:
-    return f"staging/findings-{number}/{_stem(key)}.arrow"
+    return f"staging/findings-{number}/{stem(key)}.arrow"
 
 
 def _write(folder: Folder, name: str, batch: pa.RecordBatch) -> None:

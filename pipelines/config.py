@@ -75,21 +75,12 @@ class RunConfig(BaseModel):
         """Return the stages, not prepared yet. Raises UsageError for a field that the records do not have."""
         classes = known_stages()
         stages: list[Stage] = []
-        labels: str | None = None
         for entry in self.stages:
             try:
                 stage = classes[entry.kind](entry.config, entry.name, entry.text_field(self.input.layout))
             except ValueError as error:
                 raise UsageError(str(error)) from None
-            if stage.uses_languages():
-                if labels is None:
-                    raise UsageError(
-                        f"stages.{entry.name}: its settings differ by language, and no language stage stands before "
-                        "it; list the stage language first"
-                    )
-                stage.language_column = labels
-            if "language" in stage.curated_columns():
-                labels = f"{entry.name}.{stage.curated_columns()['language']}"
+            stage.bind(stages)
             stages.append(stage)
         return stages
 

@@ -12,7 +12,9 @@ import apache_beam as beam
 from apache_beam import pvalue
 
 from corpus.batch import DocumentBatch
+from dedup.duplicates import DuplicateStage
 from pipelines import steps
+from pipelines.duplicates import DuplicateVerdicts
 from pipelines.job import Job
 from pipelines.passes import Pass
 
@@ -25,12 +27,12 @@ def _marked(batches: beam.PCollection, job: Job, current: Pass) -> beam.PCollect
 
 
 def _pass_outputs(step: beam.DoFn) -> beam.PTransform:
-    typed = beam.ParDo(step).with_output_types(steps.Keyed, **{steps.KEYS: steps.Keyed})
-    return typed.with_outputs(steps.KEYS, main=steps.CHUNKS)
+    tags = {steps.KEYS: steps.Keyed, steps.TOTALS: bytes}
+    return beam.ParDo(step).with_output_types(steps.Keyed, **tags).with_outputs(*tags, main=steps.CHUNKS)
 
 
 def _first_pass_outputs(step: beam.DoFn) -> beam.PTransform:
-    tags = {steps.KEYS: steps.Keyed, steps.TYPES: bytes, steps.IDS: steps.Keyed}
+    tags = {steps.KEYS: steps.Keyed, steps.TOTALS: bytes, steps.TYPES: bytes, steps.IDS: steps.Keyed}
     return beam.ParDo(step).with_output_types(steps.Keyed, **tags).with_outputs(*tags, main=steps.CHUNKS)
 
 
@@ -56,7 +58,6 @@ def build(pipeline: beam.Pipeline, job: Job) -> None:
     )
     read = items | "Read" >> beam.ParDo(steps.ReadItems(job)).with_output_types(DocumentBatch)
     staged = _marked(read, job, first) | "Stage" >> _first_pass_outputs(steps.StageBatches(job, 1))
-    chunks, keys = staged[steps.CHUNKS], staged[steps.KEYS]
     types = staged[steps.TYPES] | "Merge column types" >> beam.CombineGlobally(steps.MergeTypes())
     if job.config.input.id_column is not None:
         _ = (
@@ -66,12 +67,10 @@ def build(pipeline: beam.Pipeline, job: Job) -> None:
         )
     for before, current in itertools.pairwise(passes):
         stage = before.feeds
-        assert stage is not None
-        verdicts = (
-            keys
-            | f"{stage.name}: group keys" >> beam.GroupByKey()
-            | f"{stage.name}: resolve" >> beam.ParDo(steps.Resolve(job, stage.name)).with_output_types(steps.Keyed)
-        )
+        assert isinstance(stage, DuplicateStage)
+        chunks = staged[steps.CHUNKS]
+        duplicates = DuplicateVerdicts(job, stage, before.number)
+        verdicts = duplicates.apply(staged[steps.KEYS], chunks, staged[steps.TOTALS])
         references = chunks | f"Pass {current.number}: batches" >> _prefix(job, steps.REFERENCE)
         found = verdicts | f"Pass {current.number}: verdicts" >> _prefix(job, steps.VERDICT)
         batches = (
@@ -83,9 +82,8 @@ def build(pipeline: beam.Pipeline, job: Job) -> None:
         )
         marked = _marked(batches, job, current)
         staged = marked | f"Pass {current.number}: stage" >> _pass_outputs(steps.StageMarks(job, current.number))
-        chunks, keys = staged[steps.CHUNKS], staged[steps.KEYS]
     _ = (
-        chunks
+        staged[steps.CHUNKS]
         | "For all batches" >> beam.ParDo(steps.Together(job)).with_output_types(steps.Keyed)
         | "All batches" >> beam.GroupByKey()
         | "Plan shards" >> beam.ParDo(steps.PlanShards(job)).with_output_types(steps.Keyed)

@@ -26,11 +26,12 @@ LOCK_NAME = "staging/lock"
 PROBE_NAME = "staging/probe"
 # Every file that a run writes and that its manifest may not list; nothing else is ever removed.
 _OURS = re.compile(
-    r"(curated|ledger|signals|dead_letters)/part-\d{5}-of-\d{5}\.parquet"
-    r"|staging/(records|dead|marks-\d+|findings-\d+|done|repeated-ids)/[^/]+\.(arrow|json)"
+    r"(curated|ledger|signals|evidence|clusters|dead_letters)/part-\d{5}-of-\d{5}\.parquet"
+    r"|staging/(records|dead|marks-\d+|findings-\d+|done|repeated-ids|summaries)/[^/]+\.(arrow|json)"
+    r"|staging/near-[a-z0-9_]+/(signatures|shingles)/[^/]+\.arrow"
     r"|staging/(plan\.json|state\.json|workers\.log)"
 )
-_FOLDERS = ("curated", "ledger", "signals", "dead_letters", "staging")
+_FOLDERS = ("curated", "ledger", "signals", "evidence", "clusters", "dead_letters", "staging")
 _HALF = re.compile(r"(.*/)?\.tmp-[0-9a-f]{16}-[^/]+")
 
 State = Literal["new", "unfinished", "finished"]

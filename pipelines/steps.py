@@ -21,7 +21,7 @@ from corpus.planning_types import items_by_work
 from corpus.readers import read_item
 from corpus.record_ids import count_repeated, id_partitions, pack_ids
 from corpus.shards import CURATED, Shard, check_complete, plan_shards
-from corpus.stages import CorpusStage, RecordStage
+from corpus.stages import RecordStage
 from corpus.staging import (
     ChunkReference,
     empty_dead,
@@ -42,7 +42,9 @@ from corpus.verdicts import (
     mark_record_stage,
     with_columns,
 )
+from dedup.duplicates import DuplicateStage
 from pipelines.coders import DocumentBatchCoder
+from pipelines.duplicates import staged_keys
 from pipelines.job import Job
 from pipelines.passes import Pass
 from reports.fates import stage_infos
@@ -51,7 +53,7 @@ from reports.writing import write_shard
 Keyed: TypeAlias = tuple[int, bytes]
 Numbered: TypeAlias = tuple[int, int]
 
-CHUNKS, KEYS, TYPES, IDS = "chunks", "keys", "types", "ids"
+CHUNKS, KEYS, TOTALS, TYPES, IDS = "chunks", "keys", "totals", "types", "ids"
 beam.coders.registry.register_coder(DocumentBatch, DocumentBatchCoder)
 
 REFERENCE, VERDICT = b"r", b"v"
@@ -131,18 +133,20 @@ class PassStep(Step):
         if self.current.feeds:
             self.current.feeds.prepare()
 
-    def finished(
-        self, key: int, last: bool, dead: int, records: pa.RecordBatch, marks: pa.RecordBatch
-    ) -> Iterator[Keyed | pvalue.TaggedOutput]:
-        """Yield the reference of a batch, and its packed keys for the corpus stage."""
+    def finished(self, batch: DocumentBatch, dead: int) -> Iterator[Keyed | pvalue.TaggedOutput]:
+        """Yield the reference of a batch, and what the corpus stage takes of it."""
+        key, records, marks = batch.key, batch.current, batch.marks
         alive = alive_after(marks, self.current.record_stages)
         kept = int(records.column("bytes").to_numpy()[alive].sum())
-        reference = ChunkReference(key, last, records.num_rows, dead, int(alive.sum()), kept)
+        reference = ChunkReference(key, batch.last, records.num_rows, dead, int(alive.sum()), kept)
         yield key, reference.to_bytes()
         stage = self.current.feeds
-        if stage is not None:
-            for part, packed in stage.pack(key, records, alive, stage.partitions(self.job.planned_rows)):
-                yield pvalue.TaggedOutput(KEYS, (part, packed))
+        if isinstance(stage, DuplicateStage):
+            job = self.job
+            keys, totals = staged_keys(stage, job.folder, job.planned_rows, key, batch.file, records, marks, alive)
+            for keyed in keys:
+                yield pvalue.TaggedOutput(KEYS, keyed)
+            yield pvalue.TaggedOutput(TOTALS, totals)
 
 
 class StageBatches(PassStep):
@@ -153,30 +157,11 @@ class StageBatches(PassStep):
         key, records, config = element.key, element.records, self.job.config.input
         if not is_staged(self.job.folder, key, element.last):
             write_batch(self.job.folder, element)
-        yield from self.finished(key, element.last, element.dead.num_rows, element.current, element.marks)
+        yield from self.finished(element, element.dead.num_rows)
         yield pvalue.TaggedOutput(TYPES, column_types(key, records, config.declared_columns).to_bytes())
         if config.id_column is not None:
             for keyed in pack_ids(key, records, id_partitions(self.job.planned_rows)):
                 yield pvalue.TaggedOutput(IDS, keyed)
-
-
-class Resolve(Step):
-    """(Partition, packed keys of all batches) -> (batch key, packed verdicts) of one corpus stage."""
-
-    def __init__(self, job: Job, name: str) -> None:
-        super().__init__(job)
-        self.name = name
-
-    def setup(self) -> None:
-        """Build the stage."""
-        stage = self.job.stage(self.name)
-        assert isinstance(stage, CorpusStage)
-        stage.prepare()
-        self.stage = stage
-
-    def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[Keyed]:
-        """Resolve one partition."""
-        yield from self.stage.resolve(element[1])
 
 
 class Prefix(Step):
@@ -216,15 +201,16 @@ class OpenPass(PassStep):
         assert opening is not None
         columns = None
         if not self.current.record_stages:
-            feeds = self.current.feeds.columns() if self.current.feeds else ()
-            columns = sorted({"bytes", "input_failures", *opening.columns(), *feeds})
+            # A corpus stage behind reads whatever its keys are made of.
+            columns = None if self.current.feeds else sorted({"bytes", "input_failures", *opening.columns()})
         records = read_records(folder, key, reference.last, columns)
         file = records.schema.metadata[b"file"].decode()
         records = read_current(folder, self.number - 1, key, records)
         passes = self.job.passes()
         before = read_marks(folder, self.number - 1, key)
         alive = alive_after(before, passes[self.number - 2].record_stages)
-        verdict = opening.apply(key, records, alive, verdicts)
+        items = self.job.plan().items
+        verdict = opening.apply(key, records, alive, verdicts, lambda item: items[item].file)
         marks = pa.RecordBatch.from_arrays([pa.array(alive & (verdict.failures == 0))], names=[ALIVE])
         marks = mark_corpus_stage(opening, verdict, marks)
         read_later = {name for later in passes[self.number - 1 :] for name in later.signal_columns}
@@ -241,7 +227,7 @@ class StageMarks(PassStep):
         """Store the marks of one batch."""
         write_marks(self.job.folder, self.number, element.key, element.marks, element.findings)
         dead = int(element.records.schema.metadata[b"dead"])
-        yield from self.finished(element.key, element.last, dead, element.current, element.marks)
+        yield from self.finished(element, dead)
 
 
 class MergeTypes(beam.CombineFn):  # type: ignore[misc]

@@ -95,6 +95,11 @@ class Books:
         folder.write_bytes(MANIFEST_NAME, to_json(manifest))
 
 
+def summary_name(stage: str) -> str:
+    """Return the name of the file with what a stage says of itself as a whole, beyond sums over batches."""
+    return f"staging/summaries/{stage}.json"
+
+
 def _shard_statistics(folder: Folder, kind: str) -> list[dict[str, Any]]:
     names = [name for name in folder.names("staging/done") if name.startswith(f"staging/done/{kind}-")]
     counts = {name.rsplit("-", 1)[1] for name in names}
@@ -113,6 +118,10 @@ def close_books(folder: Folder, files: Sequence[str], infos: Sequence[StageInfo]
     mixture = total_of(part["mixture"] for part in curated)
     outputs = tuple(OutputFile(**entry) for part in (*curated, *tables) for entry in part["files"])
     repeated = [json.loads(folder.read_bytes(name)) for name in folder.names("staging/repeated-ids")]
+    for info in infos:
+        if folder.exists(summary_name(info.name)):
+            summary = json.loads(folder.read_bytes(summary_name(info.name)))
+            counts["stages"][info.name]["duplicates"] |= summary
     report = build_report(counts, infos, sum(entry["records"] for entry in repeated) if has_ids else None)
     ledger_rows = sum(entry.rows for entry in outputs if entry.name.startswith("ledger/"))
     check_conservation(report, counts, mixture, ledger_rows)

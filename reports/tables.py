@@ -51,6 +51,18 @@ EVIDENCE_SCHEMA = pa.schema(
     ]
 )
 
+CLUSTERS_SCHEMA = pa.schema(
+    [
+        ("stage", pa.string()),
+        ("cluster_id", pa.string()),
+        ("record_id", pa.string()),
+        ("file", pa.string()),
+        ("position", pa.int64()),
+        ("role", pa.string()),
+        ("jaccard", pa.float64()),
+    ]
+)
+
 STAGE_ERROR = "stage_error"
 
 SIGNAL_TYPES = {"int64": pa.int64(), "float64": pa.float64(), "string": pa.string()}
@@ -250,3 +262,27 @@ def evidence_table(
         [columns[name] if name in columns else found.column(name) for name in EVIDENCE_SCHEMA.names],
         schema=EVIDENCE_SCHEMA,
     )
+
+
+def clusters_table(file: str, records: pa.RecordBatch, fates: Fates, infos: Sequence[StageInfo]) -> pa.Table:
+    """Return the members of clusters of two and more, per duplicate stage, with their similarity with the leader."""
+    parts = []
+    for index, info in enumerate(infos):
+        if info.stage is None or "cluster_id" not in info.stage.curated_columns():
+            continue
+        sizes = fates.signal(info, "cluster_size").fill_null(0).to_numpy(zero_copy_only=False)
+        rows = pa.array(np.flatnonzero(fates.entered(index) & (sizes > 1)))
+        taken = records.take(rows)
+        leads = pc.equal(fates.signal(info, "copy_index").take(rows), 0)
+        dropped = pa.array(fates.left_at == index).take(rows)
+        columns = [
+            pa.repeat(info.name, len(rows)),
+            fates.signal(info, "cluster_id").take(rows),
+            taken.column("record_id"),
+            pa.repeat(file, len(rows)),
+            taken.column("position"),
+            pc.if_else(leads, "leader", pc.if_else(dropped, "dropped", "copy")),
+            fates.signal(info, "jaccard").take(rows),
+        ]
+        parts.append(pa.Table.from_arrays(columns, schema=CLUSTERS_SCHEMA))
+    return pa.concat_tables(parts) if parts else CLUSTERS_SCHEMA.empty_table()

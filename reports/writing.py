@@ -26,9 +26,11 @@ from reports.counts import Counts, add
 from reports.curated import CuratedLayout, CuratedStatistics, curated_table
 from reports.fates import StageInfo, read_fates
 from reports.tables import (
+    CLUSTERS_SCHEMA,
     EVIDENCE_SCHEMA,
     LEDGER_SCHEMA,
     RECORD_COLUMNS,
+    clusters_table,
     dead_table,
     evidence_table,
     leaders_dropped_later,
@@ -103,6 +105,7 @@ def _write_tables(
         ParquetOutput(folder, f"ledger/{name}", LEDGER_SCHEMA) as ledger,
         ParquetOutput(folder, f"signals/{name}", signals_schema(infos)) as signals,
         ParquetOutput(folder, f"evidence/{name}", EVIDENCE_SCHEMA) as evidence,
+        ParquetOutput(folder, f"clusters/{name}", CLUSTERS_SCHEMA) as clusters,
         ParquetOutput(folder, f"dead_letters/{name}", DEAD_SCHEMA, plain=["raw"]) as dead_letters,
     ):
         for key, last, dead_rows in shard.chunks:
@@ -115,6 +118,7 @@ def _write_tables(
             add(counts, leaders_dropped_later(left))
             signals.write(signals_table(file, records, fates, infos))
             evidence.write(evidence_table(file, records, fates, infos, _findings(folder, key, infos)))
+            clusters.write(clusters_table(file, records, fates, infos))
             dead_letters.write(dead_table(dead))
             if fates.dead.any():
                 columns = [*RECORD_COLUMNS, *text_fields(read_records(folder, key, last))]
@@ -122,7 +126,7 @@ def _write_tables(
                 texts = [whole.column(field) for field in text_fields(whole)]
                 dead_letters.write(unjudged_table(file, records, fates, infos, texts))
             add(counts, chunk_counts(file, records, dead, fates, infos, language))
-    return _described([ledger, signals, evidence, dead_letters]), {"counts": counts}
+    return _described([ledger, signals, evidence, clusters, dead_letters]), {"counts": counts}
 
 
 def _findings(folder: Folder, key: int, infos: Sequence[StageInfo]) -> pa.RecordBatch:

@@ -1,0 +1,155 @@
+"""Leaders and copies of whole components: the group of a partition of components.
+
+A group has *nodes*, the records in it with what order and budget need, and the verified *edges* between them. Records
+of one content hash are one node of the walk that finds leaders, so the stars between them need no edges here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from corpus.packing import pack_arrays, unpack_arrays
+from corpus.selection import pack_totals
+from corpus.selection_entries import Entries
+from dedup.budget import copy_entries
+from dedup.cluster_verdicts import OVER_BUDGET, OVER_MAX_COPIES, STAYS, UNDECIDED, ClusterRows
+from dedup.leaders import find_clusters
+from dedup.nodes import (
+    ORDER_COLUMNS,
+    hashes_of,
+    priorities_of,
+    priority_columns,
+    protected_of,
+    ranks_of,
+    record_ids_of,
+    whole,
+)
+from dedup.verification import unpack_edges
+
+Integers = npt.NDArray[np.int64]
+
+NODES, EDGES = b"n", b"e"
+
+
+def node_columns(priorities: int) -> list[str]:
+    """Return the columns of a node, in the order of ``pack_nodes``."""
+    return [*ORDER_COLUMNS, "units", "group", "position", *priority_columns(priorities)]
+
+
+def pack_nodes(row_ids: Integers, table: pa.Table) -> bytes:
+    """Return nodes as bytes; the table has ``node_columns``."""
+    with_ids = table.add_column(0, "row_id", pa.array(row_ids)).combine_chunks()
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, with_ids.schema) as writer:
+        writer.write_table(with_ids)
+    return NODES + sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def _nodes(parts: Iterable[bytes]) -> pa.Table:
+    tables = [pa.ipc.open_stream(pa.py_buffer(part)).read_all() for part in parts]
+    table = pa.concat_tables(tables).combine_chunks()
+    # A record that is in a star and in an edge is named twice.
+    row_ids = whole(table["row_id"]).to_numpy()
+    _, first = np.unique(row_ids, return_index=True)
+    return table.take(pa.array(first)).combine_chunks()
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """What became of the records of a group.
+
+    Attributes:
+        verdicts: (batch key, packed verdicts).
+        copies: packed entries of the copies that the budget may keep; None where there is no budget, or no copy.
+        copy_totals: packed totals of all copies per group of the budget: they are no leaders.
+        edges: number of distinct edges.
+    """
+
+    verdicts: list[tuple[int, bytes]]
+    copies: bytes | None
+    copy_totals: bytes
+    edges: int
+
+
+def resolve_clusters(values: Iterable[bytes], priorities: int, max_copies: int | None, keeps_copies: bool) -> Resolved:
+    """Return leaders, copies and verdicts for a group of whole components; the order of ``values`` does not matter.
+
+    Args:
+        values: packed nodes and edges behind their prefixes.
+        priorities: number of priority keys.
+        max_copies: largest copy index that may stay; None for no bound.
+        keeps_copies: whether a budget lets copies stay.
+    """
+    parts: dict[bytes, list[bytes]] = {NODES: [], EDGES: []}
+    for value in values:
+        parts[value[:1]].append(value[1:])
+    if not parts[NODES]:
+        return Resolved([], None, pack_totals(*(np.zeros(0, np.int64) for _ in range(3))), 0)
+    table = _nodes(parts[NODES])
+    row_ids = whole(table["row_id"]).to_numpy()
+    # A pair that shares cliques of several homes was proven in each of them.
+    edges = np.unique(unpack_edges(parts[EDGES]), axis=0)
+    hashes = hashes_of(table["content_hash"])
+    halves = np.ascontiguousarray(hashes).view(np.uint64).reshape(-1, 2)
+    numbers = np.unique(halves, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    first, second = (numbers[np.searchsorted(row_ids, edges[:, place])] for place in (0, 1))
+    clusters = find_clusters(
+        ranks_of(table, row_ids, priorities),
+        numbers,
+        protected_of(table),
+        first,
+        second,
+        edges[:, 2] / np.maximum(edges[:, 3], 1),
+    )
+    states = np.full(len(row_ids), STAYS, np.uint8)
+    is_copy = clusters.copy_index > 0
+    states[is_copy] = UNDECIDED if keeps_copies else OVER_BUDGET
+    if max_copies is not None:
+        states[clusters.copy_index > max_copies] = OVER_MAX_COPIES
+    ids = record_ids_of(table)
+    positions = whole(table["position"]).to_numpy()
+    members = np.flatnonzero(clusters.sizes > 1)
+    leaders = clusters.leaders[members]
+    rows = ClusterRows(
+        row_ids[members],
+        row_ids[leaders],
+        positions[leaders],
+        ids.take(leaders),
+        clusters.jaccard[members],
+        clusters.sizes[members],
+        clusters.copy_index[members],
+        states[members],
+    )
+    groups, weights = whole(table["group"]).to_numpy(), whole(table["units"]).to_numpy()
+    copies = np.flatnonzero(is_copy)
+    totals = pack_totals(groups[copies], np.ones(len(copies), np.int64), weights[copies])
+    entries: Entries | None = None
+    if keeps_copies and len(copies):
+        entries = copy_entries(
+            clusters, groups, weights, priorities_of(table, priorities), hashes, ids, row_ids, max_copies
+        )
+    return Resolved(
+        rows.by_batch(), entries.pack() if entries is not None and len(entries) else None, totals, len(edges)
+    )
+
+
+def pack_members(rows: npt.NDArray[np.int32], labels: Integers) -> bytes:
+    """Return rows of a batch that are in clusters, each with a row id whose component is its own."""
+    return pack_arrays([labels, rows])
+
+
+def unpack_members(parts: Iterable[bytes]) -> tuple[npt.NDArray[np.int32], Integers]:
+    """Return all (rows, row ids), each row once, ascending."""
+    unpacked = [unpack_arrays(part, (np.int64, np.int32)) for part in parts]
+    labels = np.concatenate([labels for labels, _ in unpacked])
+    rows = np.concatenate([rows for _, rows in unpacked])
+    # The smallest: a record of a star is labelled by the star's first record, which has the edges.
+    order = np.lexsort((labels, rows))
+    rows, labels = rows[order], labels[order]
+    first = np.flatnonzero(np.append(True, rows[1:] != rows[:-1])[: len(rows)])
+    return rows[first], labels[first]

@@ -1,0 +1,128 @@
+"""Verdicts on clusters: packed per batch where leaders are found, applied where a pass takes the batch up again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import xxhash
+
+from corpus.batch import first_row_id, split_chunk_key, split_row_id
+from corpus.batch_layout import ROW_BITS
+from corpus.packing import pack_arrays, unpack_arrays
+from corpus.selection_keys import RecordIds
+from corpus.stages import CorpusVerdict
+
+Integers = npt.NDArray[np.int64]
+
+STAYS, OVER_BUDGET, OVER_MAX_COPIES, UNDECIDED = 0, 1, 2, 3
+"""A record stays; leaves by the budget; leaves by max_copies; stays if the selection of the budget has it."""
+
+CLUSTERS, SELECTED = b"c", b"s"
+_CLUSTERS = (np.int64, np.int64, np.float64, np.int64, np.int64, np.int32, np.uint8, np.int32, np.uint8)
+
+
+def cluster_id(file: str, position: int) -> str:
+    """Return the id of a cluster: a hash (XXH3, 128 bits) of its leader's file and position."""
+    return xxhash.xxh3_128_hexdigest(f"{file}#{position}".encode())
+
+
+@dataclass(frozen=True)
+class ClusterRows:
+    """Members of clusters of two and more, n rows.
+
+    Attributes:
+        row_ids, leaders: int64[n], row ids of members and of their leaders.
+        positions, ids: of the leaders.
+        jaccard: float64[n], similarity with the leader.
+        sizes, copy_index: int64[n].
+        states: uint8[n].
+    """
+
+    row_ids: Integers
+    leaders: Integers
+    positions: Integers
+    ids: RecordIds
+    jaccard: npt.NDArray[np.float64]
+    sizes: Integers
+    copy_index: Integers
+    states: npt.NDArray[np.uint8]
+
+    def by_batch(self) -> list[tuple[int, bytes]]:
+        """Return (batch key, packed verdicts)."""
+        keys = self.row_ids >> ROW_BITS
+        found = []
+        for key in np.unique(keys).tolist():
+            chosen = np.flatnonzero(keys == key)
+            ids = self.ids.take(chosen)
+            rows = (self.row_ids[chosen] - first_row_id(key)).astype(np.int32)
+            columns = [self.leaders, self.positions, self.jaccard, self.sizes, self.copy_index]
+            arrays: list[npt.NDArray[Any]] = [column[chosen] for column in columns]
+            arrays += [rows, self.states[chosen], ids.lengths, ids.data]
+            found.append((key, CLUSTERS + pack_arrays(arrays)))
+        return found
+
+
+def pack_selected(key: int, row_ids: Integers) -> bytes:
+    """Return the rows of a batch that a selection keeps."""
+    return SELECTED + (row_ids - first_row_id(key)).astype(np.int32).tobytes()
+
+
+def apply_verdicts(
+    key: int,
+    records: pa.RecordBatch,
+    alive: npt.NDArray[np.bool_],
+    verdicts: Sequence[bytes],
+    file_of: Callable[[int], str],
+    has_max_copies: bool,
+) -> CorpusVerdict:
+    """Return what became of the rows of a batch, given its packed verdicts in any order."""
+    length = len(alive)
+    leaders, positions = np.full(length, -1), np.full(length, -1)
+    jaccard, sizes, copy_index = np.zeros(length), np.ones(length, np.int64), np.zeros(length, np.int64)
+    states = np.zeros(length, np.uint8)
+    ids: list[str | None] = [None] * length
+    selected = np.zeros(length, np.bool_)
+    for verdict in verdicts:
+        if verdict[:1] == SELECTED:
+            selected[np.frombuffer(verdict, np.int32, offset=1)] = True
+            continue
+        leader, position, similarity, size, index, rows, state, lengths, data = unpack_arrays(verdict[1:], _CLUSTERS)
+        leaders[rows], positions[rows], jaccard[rows] = leader, position, similarity
+        sizes[rows], copy_index[rows], states[rows] = size, index, state
+        names = RecordIds.from_lengths(lengths, data)
+        for place, row in enumerate(rows.tolist()):
+            ids[row] = names.value(place).decode()
+    states[(states == UNDECIDED) & selected] = STAYS
+    states[states == UNDECIDED] = OVER_BUDGET
+    own = records.column("position").to_numpy()
+    is_copy = copy_index > 0
+    own_file = file_of(split_chunk_key(key)[0])
+    files = [
+        file_of(split_chunk_key(split_row_id(leader)[0])[0]) if copy else own_file
+        for leader, copy in zip(leaders.tolist(), is_copy.tolist(), strict=True)
+    ]
+    places = np.where(is_copy, positions, own).tolist()
+    cluster_ids = [cluster_id(file, place) for file, place in zip(files, places, strict=True)]
+    failures = np.zeros(length, np.int64)
+    failures[states == OVER_BUDGET] = 1
+    if has_max_copies:
+        failures[states == OVER_MAX_COPIES] = 2
+    dead = ~alive
+    left = failures != 0
+    return CorpusVerdict(
+        signals={
+            "cluster_id": pa.array(cluster_ids, pa.string(), mask=dead),
+            "cluster_size": pa.array(sizes, mask=dead),
+            "copy_index": pa.array(copy_index, mask=dead),
+            "jaccard": pa.array(jaccard, mask=dead | ~is_copy),
+        },
+        failures=failures,
+        related=pa.array(leaders, mask=~left),
+        related_id=pa.array(ids, pa.string(), mask=~left),
+        related_position=pa.array(positions, mask=~left),
+    )

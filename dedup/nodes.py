@@ -1,0 +1,57 @@
+"""Columns of the signatures files as the arrays that the total order and the budget work on."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from corpus.selection_keys import Hashes, Integers, RecordIds, Words
+from dedup.leaders import record_ranks
+
+ORDER_COLUMNS = ("protected", "characters", "content_hash", "record_id")
+
+
+def priority_columns(count: int) -> list[str]:
+    """Return the names of the columns with the words of so many priority keys."""
+    return [f"priority_{index}" for index in range(count)]
+
+
+def whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """Return a column as one array."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
+
+
+def hashes_of(column: pa.ChunkedArray | pa.Array) -> Hashes:
+    """Return content hashes as V16[n]."""
+    array = whole(column)
+    return np.frombuffer(array.buffers()[1], "V16", len(array), 16 * array.offset)
+
+
+def priorities_of(table: pa.Table, count: int) -> list[Words]:
+    """Return the words of the priority keys, uint64[n] each."""
+    return [whole(table[name]).to_numpy() for name in priority_columns(count)]
+
+
+def protected_of(table: pa.Table) -> npt.NDArray[np.bool_]:
+    """Return which records always stay, bool[n]."""
+    return whole(table["protected"]).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def record_ids_of(table: pa.Table) -> RecordIds:
+    """Return the ids of the records."""
+    return RecordIds.from_arrow(whole(table["record_id"]))
+
+
+def ranks_of(table: pa.Table, row_ids: Integers, priorities: int) -> Integers:
+    """Return the place of each record in the total order, int64[n]; the table has ``ORDER_COLUMNS`` and priorities."""
+    return record_ranks(
+        protected_of(table),
+        priorities_of(table, priorities),
+        whole(table["characters"]).to_numpy(),
+        hashes_of(table["content_hash"]),
+        record_ids_of(table),
+        row_ids,
+    )

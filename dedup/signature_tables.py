@@ -1,0 +1,95 @@
+"""What a duplicate stage makes of a batch: signatures, and what order and budget need of each record."""
+
+from __future__ import annotations
+
+import importlib
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from corpus.errors import UsageError
+from corpus.hashing import content_hashes, value_hashes
+from corpus.selection import pack_totals
+from corpus.selection_keys import NULL_GROUP, group_numbers
+from corpus.verdicts import entering_texts
+from dedup.budget import units
+from dedup.staged import signature_schema
+
+if TYPE_CHECKING:
+    from dedup.duplicates import DuplicateStage
+
+Integers = npt.NDArray[np.int64]
+
+
+def signature_table(
+    stage: DuplicateStage, records: pa.RecordBatch, marks: pa.RecordBatch, alive: npt.NDArray[np.bool_]
+) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
+    """Return the rows of a signatures file, and uint64[n, bands]; see ``DuplicateStage.signature_table``."""
+    rows = pa.array(np.flatnonzero(alive), pa.int32())
+    chosen = records.take(rows)
+    texts = entering_texts(chosen, stage.text_field)
+    whole = stage.text_field in ("text", "both")
+    hashes = chosen.column("content_hash") if whole else content_hashes([texts])
+    characters = chosen.column("characters") if whole else pc.utf8_length(texts).cast(pa.int64())
+    signatures, has_tokens = stage.sketch(texts)
+    bands = stage.band_keys(signatures)
+    if stage.config.scope == "source":
+        # Records of another source have other hashes, so that they never meet.
+        salt = value_hashes(chosen.column("source"))
+        halves = np.frombuffer(hashes.buffers()[1], np.uint64, 2 * len(rows), 16 * hashes.offset).reshape(-1, 2)
+        salted = np.ascontiguousarray(halves ^ salt[:, None])
+        hashes = pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(rows), [None, pa.py_buffer(salted)])
+        bands = bands ^ salt[:, None]
+    groups = stage.group_values(records, marks, rows)
+    priorities = stage.priority_words(records, marks, characters.to_numpy(), rows)
+    sources = pc.is_in(chosen.column("source"), value_set=pa.array(stage.config.protect, pa.string()))
+    columns = {
+        "row": rows,
+        "has_tokens": pa.array(has_tokens),
+        "content_hash": hashes,
+        "characters": characters,
+        "units": pa.array(_units(stage, texts, characters.to_numpy())),
+        "protected": sources,
+        "group": pa.array(np.full(len(rows), NULL_GROUP) if groups is None else group_numbers(groups)),
+        "position": chosen.column("position"),
+        "record_id": chosen.column("record_id"),
+        **{f"priority_{index}": pa.array(words) for index, words in enumerate(priorities)},
+    }
+    if stage.permutations:
+        data = pa.py_buffer(np.ascontiguousarray(signatures))
+        kind = pa.binary(4 * stage.permutations)
+        columns["signature"] = pa.FixedSizeBinaryArray.from_buffers(kind, len(rows), [None, data])
+    schema = signature_schema(stage.permutations, len(priorities))
+    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema), bands
+
+
+def _units(stage: DuplicateStage, texts: pa.StringArray, characters: Integers) -> Integers:
+    tokens = None
+    if stage.config.budget_unit == "tokens":
+        tokenizer = load_tokenizer(stage.config.tokenizer)
+        encodings = tokenizer.encode_batch(texts.to_pylist(), add_special_tokens=False)
+        tokens = np.array([len(encoding) for encoding in encodings], np.int64)
+    return units(stage.config.budget_unit, characters, tokens)
+
+
+@lru_cache(maxsize=4)
+def load_tokenizer(path: str) -> Any:
+    """Return the tokenizer of a tokenizer.json. Raises UsageError without the package, or for another file."""
+    try:
+        tokenizers = importlib.import_module("tokenizers")
+    except ImportError:
+        raise UsageError("budget_unit: tokens needs the package tokenizers: pip install 'thresher[models]'") from None
+    try:
+        return tokenizers.Tokenizer.from_file(path)
+    except Exception as error:
+        raise UsageError(f"{path}: no tokenizer.json of the package tokenizers ({error})") from error
+
+
+def group_totals(table: pa.RecordBatch) -> bytes:
+    """Return the packed totals per group of all records of a signatures file."""
+    groups, weights = table.column("group").to_numpy(), table.column("units").to_numpy()
+    return pack_totals(groups, np.ones(len(groups), np.int64), weights)

@@ -1,0 +1,230 @@
+"""Prove candidate pairs: exact Jaccard similarity of the shingle sets of the members of cliques.
+
+Most candidates of a band are no near-duplicates. Signatures that agree in far fewer permutations than the threshold
+makes likely rule them out: the number of agreements of a pair at the threshold t is binomial, and a pair is left out
+``DEVIATIONS`` standard deviations below its mean (about 3 in 100,000 pairs exactly at the threshold, and hardly any
+above it). What remains is compared exactly.
+
+A clique of the kind ``ORDERED`` comes of a bucket with too many members for all pairs. Its members stand in the total
+order, and each one is compared with earlier members until it has ``ENOUGH`` proven ones: the first ``ANCHORS`` of all,
+then up to ``WINDOW`` before it in buckets that a further row of the signature refines. The other pairs are counted as
+not compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import floor, sqrt
+
+import numpy as np
+import numpy.typing as npt
+
+from corpus.folder import Folder
+from corpus.packing import pack_arrays, unpack_arrays
+from corpus.selection_keys import ranks
+from dedup.nodes import ORDER_COLUMNS, priority_columns, ranks_of
+from dedup.proposals import ORDERED, PAIRS, unpack_cliques
+from dedup.shingles import at_threshold
+from dedup.staged import read_nodes, read_shingles, shingle_counts, signature_matrix
+
+Integers = npt.NDArray[np.int64]
+Pairs = npt.NDArray[np.int32]
+Signatures = npt.NDArray[np.uint32]
+
+DEVIATIONS = 4.0
+ANCHORS, WINDOW, ENOUGH = 16, 256, 2
+ROOM = 1 << 20
+SHINGLE_BYTES = 128 << 20
+
+_EDGES = (np.int64, np.int64, np.int64, np.int64)
+
+
+@dataclass
+class Edges:
+    """Pairs with a similarity of at least the threshold, and what was counted on the way.
+
+    Attributes:
+        pairs: parts of int64[m, 4]: two row ids, sizes of intersection and union.
+        proposed: pairs of cliques, each once per home.
+        verified: pairs whose similarity was computed exactly.
+        not_compared: pairs of ordered cliques that were not looked at.
+    """
+
+    pairs: list[Integers] = field(default_factory=list)
+    proposed: int = 0
+    verified: int = 0
+    not_compared: int = 0
+
+    def table(self) -> Integers:
+        """Return all edges, sorted, as int64[m, 4]."""
+        if not self.pairs:
+            return np.zeros((0, 4), np.int64)
+        table = np.concatenate(self.pairs)
+        return table[np.lexsort((table[:, 1], table[:, 0]))]
+
+
+def pack_edges(table: Integers) -> bytes:
+    """Return edges, int64[m, 4], as bytes."""
+    return pack_arrays([np.ascontiguousarray(column) for column in table.T])
+
+
+def unpack_edges(parts: Iterable[bytes]) -> Integers:
+    """Return the edges of all parts as int64[m, 4]."""
+    tables = [np.column_stack(unpack_arrays(data, _EDGES)) for data in parts]
+    return np.concatenate(tables) if tables else np.zeros((0, 4), np.int64)
+
+
+def least_agreements(threshold: float, permutations: int) -> int:
+    """Return in how many permutations the signatures of a pair must agree to be worth an exact comparison."""
+    mean = threshold * permutations
+    return max(0, floor(mean - DEVIATIONS * sqrt(mean * (1 - threshold))))
+
+
+@dataclass(frozen=True)
+class Verifier:
+    """Proves the pairs of cliques.
+
+    Attributes:
+        folder: the run folder.
+        stage: name of the stage, whose staged files are read.
+        threshold: least similarity.
+        permutations: of the signatures.
+        bands: number of bands.
+        priorities: number of priority keys of the total order.
+    """
+
+    folder: Folder
+    stage: str
+    threshold: float
+    permutations: int
+    bands: int
+    priorities: int
+
+    def verify(self, packed: Iterable[bytes]) -> Edges:
+        """Return the edges of the cliques of a home; the order of ``packed`` does not matter."""
+        cliques = unpack_cliques(packed)
+        edges = Edges()
+        if not cliques:
+            return edges
+        row_ids = np.unique(np.concatenate([members for *_, members in cliques]))
+        table = read_nodes(self.folder, self.stage, row_ids, ["signature"])
+        signatures = signature_matrix(table["signature"], self.permutations)
+        plain = [(band, members) for kind, band, members in cliques if kind == PAIRS]
+        if plain:
+            self._all_pairs(plain, row_ids, signatures, edges)
+        for kind, band, members in cliques:
+            if kind == ORDERED:
+                self._ordered(band, members, signatures[np.searchsorted(row_ids, members)], edges)
+        return edges
+
+    def _all_pairs(
+        self, cliques: list[tuple[int, Integers]], row_ids: Integers, signatures: Signatures, edges: Edges
+    ) -> None:
+        from dedup.verification_kernel import CLIQUE, COMPARED, FOUND, likely_pairs
+
+        members = np.searchsorted(row_ids, np.concatenate([members for _, members in cliques])).astype(np.int32)
+        sizes = np.array([len(members) for _, members in cliques])
+        bands = np.array([band for band, _ in cliques], np.uint8)
+        clique_of = np.full((len(row_ids), self.bands), -1, np.int32)
+        clique_of[members, np.repeat(bands, sizes)] = np.repeat(np.arange(len(cliques)), sizes)
+        offsets = np.append(0, np.cumsum(sizes))
+        pairs, state = np.empty((ROOM, 2), np.int32), np.zeros(5, np.int64)
+        least = least_agreements(self.threshold, self.permutations)
+        while state[CLIQUE] < len(cliques):
+            likely_pairs(offsets, members, bands, clique_of, signatures, least, pairs, state)
+            self._prove(pairs[: state[FOUND]], row_ids, edges)
+        edges.proposed += int(state[COMPARED])
+
+    def _prove(self, pairs: Pairs, row_ids: Integers, edges: Edges) -> npt.NDArray[np.bool_]:
+        """Compare pairs of places in ``row_ids``, keep the edges, and return which of the pairs are edges."""
+        from dedup.shingles_overlap_kernel import jaccard_counts
+
+        proven = np.zeros(len(pairs), np.bool_)
+        edges.verified += len(pairs)
+        for chosen in self._blocks(pairs, row_ids):
+            block = pairs[chosen]
+            needed, numbers = np.unique(block, return_inverse=True)
+            offsets, hashes = read_shingles(self.folder, self.stage, row_ids[needed])
+            first, second = np.ascontiguousarray(numbers.reshape(-1, 2).T.astype(np.int32))
+            common, union = jaccard_counts(offsets, hashes, first, second)
+            similar = at_threshold(common, union, self.threshold)
+            proven[chosen] = similar
+            ends = np.sort(row_ids[block[similar]], axis=1)
+            edges.pairs.append(np.column_stack([ends, common[similar], union[similar]]))
+        return proven
+
+    def _blocks(self, pairs: Pairs, row_ids: Integers) -> Iterable[Integers]:
+        """Cut pairs into blocks whose shingle sets take about ``SHINGLE_BYTES``, unless one pair takes more."""
+        if not len(pairs):
+            return
+        needed = np.unique(pairs)
+        sizes = np.zeros(len(row_ids), np.int64)
+        sizes[needed] = 8 * shingle_counts(self.folder, self.stage, row_ids[needed])
+        if sizes.sum() <= SHINGLE_BYTES:
+            yield np.arange(len(pairs))
+            return
+        order = np.lexsort((pairs[:, 1], pairs[:, 0]))
+        weights = np.cumsum(sizes[pairs[order]].sum(axis=1))
+        starts = np.unique(np.searchsorted(weights, np.arange(0, weights[-1], SHINGLE_BYTES)))
+        yield from np.split(order, starts[1:])
+
+    def _ordered(self, band: int, row_ids: Integers, signatures: Signatures, edges: Edges) -> None:
+        by_order = self._total_order(row_ids)
+        count = len(row_ids)
+        found = np.zeros(count, np.int64)
+        least = least_agreements(self.threshold, self.permutations)
+        # Anchors: the first of all. In the order itself they are the places from 0.
+        compared = self._rounds(by_order, np.zeros(count, np.int64), ANCHORS, signatures, least, row_ids, found, edges)
+        rows = self.permutations // self.bands
+        further = (band * rows + rows) % self.permutations
+        refined = np.lexsort((ranks(by_order), signatures[:, further]))
+        minima = signatures[refined, further]
+        starts = np.flatnonzero(np.append(True, minima[1:] != minima[:-1]))
+        bucket = np.repeat(starts, np.diff(np.append(starts, count)))
+        previous = np.maximum(bucket, np.arange(count) - WINDOW)
+        compared += self._rounds(refined, previous, count, signatures, least, row_ids, found, edges)
+        edges.proposed += compared
+        edges.not_compared += count * (count - 1) // 2 - compared
+
+    def _rounds(
+        self,
+        order: Integers,
+        previous: Integers,
+        last: int,
+        signatures: Signatures,
+        least: int,
+        row_ids: Integers,
+        found: Integers,
+        edges: Edges,
+    ) -> int:
+        """Compare members with earlier ones, the next one of each per round, and return how many pairs that were.
+
+        Args:
+            order: the members in the order in which they are compared.
+            previous: first place that each is compared with.
+            last: place behind the last one that any is compared with.
+            found: how many edges each member has; counted on.
+        """
+        from dedup.verification_kernel import next_pairs
+
+        places = previous.copy()
+        pairs = np.empty((len(order), 2), np.int32)
+        while True:
+            done = (found[order] >= ENOUGH) | (places >= last)
+            count = next_pairs(order, previous, signatures, least, places, done.astype(np.uint8), pairs)
+            if not count:
+                break
+            chosen = pairs[:count]
+            chosen = chosen[chosen[:, 1] < last]
+            members = order[chosen]
+            proven = self._prove(members.astype(np.int32), row_ids, edges)
+            np.add.at(found, members[proven, 0], 1)
+        limit = np.minimum(places, np.minimum(np.arange(len(order)), last))
+        return int(np.maximum(limit - previous, 0).sum())
+
+    def _total_order(self, row_ids: Integers) -> Integers:
+        """Return the places of records in ``row_ids``, the first of the total order first."""
+        columns = [*ORDER_COLUMNS, *priority_columns(self.priorities)]
+        table = read_nodes(self.folder, self.stage, row_ids, columns)
+        return np.argsort(ranks_of(table, row_ids, self.priorities))

@@ -1,0 +1,446 @@
+"""The Beam steps of a duplicate stage: from packed keys to verdicts on batches.
+
+    keys -> buckets: cliques ----------> pairs -> proven edges -> forest
+                     members of stars                 |              |
+                     candidates -> shingles staged    members, edges by component -> clusters -> verdicts
+                                                                                     copies -> selection
+
+Cliques, edges and nodes are packed arrays. Signatures and the shingles of candidates lie in staging and are read where
+they are compared, so that a record's shingles are not sent once per clique.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam import pvalue
+
+from corpus.batch import first_row_id
+from corpus.batch_layout import MAX_ROWS, ROW_BITS
+from corpus.errors import ThresherError
+from corpus.folder import Folder
+from corpus.selection import pack_totals, unpack_totals
+from corpus.stages import Stage
+from corpus.staging import ChunkReference, read_current, read_records
+from corpus.verdicts import entering_texts
+from dedup import components
+from dedup.budget import BudgetGroups, limits
+from dedup.cluster_resolution import EDGES as EDGES_PREFIX
+from dedup.cluster_resolution import node_columns, pack_members, pack_nodes, resolve_clusters, unpack_members
+from dedup.cluster_verdicts import pack_selected
+from dedup.duplicates import DuplicateStage
+from dedup.nodes import hashes_of
+from dedup.proposals import pack_entries, propose
+from dedup.signature_tables import group_totals
+from dedup.staged import read_nodes, write_shingles, write_signatures
+from dedup.verification import Verifier, pack_edges, unpack_edges
+from pipelines.selection import MergeTotals, Selecting
+from reports.closing import summary_name
+
+Keyed = tuple[int, bytes]
+
+CLIQUES, CANDIDATES, MEMBERS, EDGES, COUNTS = "cliques", "candidates", "members", "edges", "counts"
+VERDICTS, COPIES, TOTALS = "verdicts", "copies", "totals"
+PAIR_COUNTS = ("proposed", "verified", "at_threshold", "not_compared")
+SIDE_INPUT_BYTES = 64 << 20
+REFERENCE, ROWS = b"r", b"c"
+
+
+class Context(Protocol):
+    """What the steps need to know of the run."""
+
+    @property
+    def planned_rows(self) -> int:
+        """Rows that the plan expects."""
+
+    @property
+    def folder(self) -> Folder:
+        """The run folder."""
+
+    def stage(self, name: str) -> Stage:
+        """Return a stage, not prepared."""
+
+
+class DuplicateStep(beam.DoFn):  # type: ignore[misc]
+    """A step of a duplicate stage."""
+
+    def __init__(self, job: Context, name: str) -> None:
+        self.job = job
+        self.name = name
+
+    def setup(self) -> None:
+        """Build the stage."""
+        stage = self.job.stage(self.name)
+        assert isinstance(stage, DuplicateStage)
+        self.stage = stage
+
+    @property
+    def priorities(self) -> int:
+        """Number of priority keys."""
+        return len(self.stage.config.priorities)
+
+    def component_partition(self, labels: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, Any]:
+        """Return the partition of each component."""
+        return components.partition_of(labels, self.stage.cluster_partitions(self.job.planned_rows))
+
+
+def staged_keys(
+    stage: DuplicateStage,
+    folder: Folder,
+    planned_rows: int,
+    key: int,
+    file: str,
+    records: pa.RecordBatch,
+    marks: pa.RecordBatch,
+    alive: np.ndarray[Any, np.dtype[np.bool_]],
+) -> tuple[Iterator[Keyed], bytes]:
+    """Stage the signatures of a batch; return (partition, packed keys), and the packed totals per group.
+
+    Args:
+        planned_rows: rows that the plan expects, for the number of partitions.
+        key, file: the batch's key, and the file that it belongs to.
+        records, marks, alive: see ``DuplicateStage.signature_table``.
+    """
+    table, bands = stage.signature_table(records, marks, alive)
+    write_signatures(folder, stage.name, key, file, table)
+    entries = pack_entries(
+        key,
+        table.column("row").to_numpy().astype(np.int64),
+        bands,
+        table.column("has_tokens").to_numpy(zero_copy_only=False),
+        hashes_of(table.column("content_hash")),
+        stage.partitions(planned_rows),
+    )
+    return entries, group_totals(table)
+
+
+class Propose(DuplicateStep):
+    """(Partition, packed keys of all batches) -> (home, cliques); candidates and members of stars by batch."""
+
+    def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[Keyed | pvalue.TaggedOutput]:
+        """Resolve the buckets of one partition."""
+        found = propose(element[1], self.stage.max_bucket)
+        yield from found.cliques
+        for candidates in found.candidates:
+            yield pvalue.TaggedOutput(CANDIDATES, candidates)
+        if len(found.stars):
+            first, others = found.stars.T
+            row_ids = np.concatenate([np.unique(first), others])
+            labels = np.concatenate([np.unique(first), first])
+            for members in _members_by_batch(row_ids, labels):
+                yield pvalue.TaggedOutput(MEMBERS, members)
+
+
+def _members_by_batch(row_ids: np.ndarray[Any, Any], labels: np.ndarray[Any, Any]) -> Iterator[Keyed]:
+    keys = row_ids >> ROW_BITS
+    order = np.argsort(keys, kind="stable")
+    keys, row_ids, labels = keys[order], row_ids[order], labels[order]
+    starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])[: len(keys)])
+    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(keys)], strict=True):
+        rows = (row_ids[start:end] & (MAX_ROWS - 1)).astype(np.int32)
+        yield int(keys[start]), pack_members(rows, labels[start:end])
+
+
+class StageShingles(DuplicateStep):
+    """(Batch key, its reference and the rows of its candidates) -> writes their shingles; gives their number."""
+
+    def __init__(self, job: Context, name: str, pass_number: int) -> None:
+        super().__init__(job, name)
+        self.pass_number = pass_number
+
+    def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[int]:
+        """Stage the shingles of one batch."""
+        key, values = element
+        parts: dict[bytes, list[bytes]] = {REFERENCE: [], ROWS: []}
+        for value in values:
+            parts[value[:1]].append(value[1:])
+        if not parts[ROWS]:
+            return
+        reference = ChunkReference.from_bytes(parts[REFERENCE][0])
+        rows = np.unique(np.frombuffer(b"".join(parts[ROWS]), np.int32)).astype(np.int64)
+        folder = self.job.folder
+        fields = ["text"] if self.stage.text_field == "text" else None
+        records = read_records(folder, key, reference.last, fields)
+        records = read_current(folder, self.pass_number, key, records).take(pa.array(rows))
+        offsets, hashes = self.stage.shingle_sets(entering_texts(records, self.stage.text_field))
+        write_shingles(folder, self.name, key, rows, offsets, hashes)
+        yield len(rows)
+
+
+class Verify(DuplicateStep):
+    """(Home, cliques) -> proven edges; their ends by batch; what was counted. Waits until all shingles are staged."""
+
+    def process(self, element: tuple[int, Iterable[bytes]], staged: int) -> Iterator[bytes | pvalue.TaggedOutput]:
+        """Prove the pairs of one home."""
+        stage = self.stage
+        verifier = Verifier(
+            self.job.folder,
+            self.name,
+            stage.similarity_threshold(),
+            stage.permutations,
+            stage.bands,
+            self.priorities,
+        )
+        found = verifier.verify(element[1])
+        counts = np.array([found.proposed, found.verified, 0, found.not_compared], np.int64)
+        yield pvalue.TaggedOutput(COUNTS, counts.tobytes())
+        table = found.table()
+        if len(table):
+            yield pack_edges(table)
+            row_ids = np.unique(table[:, :2])
+            for members in _members_by_batch(row_ids, row_ids):
+                yield pvalue.TaggedOutput(MEMBERS, members)
+
+
+class Forest(beam.CombineFn):  # type: ignore[misc]
+    """Packed edges -> the packed forest of their components."""
+
+    def create_accumulator(self) -> bytes:
+        """Return the forest of nothing."""
+        return components.create()
+
+    def add_input(self, mutable_accumulator: bytes, element: bytes) -> bytes:
+        """Add edges."""
+        table = unpack_edges([element])
+        return components.add(mutable_accumulator, components.pack_pairs(table[:, 0], table[:, 1]))
+
+    def merge_accumulators(self, accumulators: Iterable[bytes]) -> bytes:
+        """Add forests."""
+        return components.merge(accumulators)
+
+    def extract_output(self, accumulator: bytes) -> bytes:
+        """Return the forest. Raises ThresherError where it is too large for the workers."""
+        forest = components.extract(accumulator)
+        if len(forest) > SIDE_INPUT_BYTES:
+            nodes = len(forest) // components.PAIR_BYTES
+            raise ThresherError(
+                f"{nodes:,} records have near-duplicates, more than the {SIDE_INPUT_BYTES // components.PAIR_BYTES:,} "
+                "whose clusters fit into one run; drop exact duplicates before, raise threshold, or set scope: source "
+                "and run the sources apart"
+            )
+        return forest
+
+
+class LabelEdges(DuplicateStep):
+    """Edges -> (partition of their component, edges)."""
+
+    def process(self, element: bytes, forest: bytes) -> Iterator[Keyed]:
+        """Deal out some edges."""
+        table = unpack_edges([element])
+        parts = self.component_partition(components.labels_of(np.ascontiguousarray(table[:, 0]), forest))
+        for part in np.unique(parts).tolist():
+            yield part, EDGES_PREFIX + pack_edges(table[parts == part])
+
+
+class LabelNodes(DuplicateStep):
+    """(Batch key, its rows that are in clusters) -> (partition of their component, nodes)."""
+
+    def process(self, element: tuple[int, Iterable[bytes]], forest: bytes = b"") -> Iterator[Keyed]:
+        """Read the nodes of one batch."""
+        key, packed = element
+        rows, labels = unpack_members(packed)
+        row_ids = rows.astype(np.int64) + first_row_id(key)
+        table = read_nodes(self.job.folder, self.name, row_ids, node_columns(self.priorities))
+        parts = self.component_partition(components.labels_of(labels, forest))
+        for part in np.unique(parts).tolist():
+            chosen = np.flatnonzero(parts == part)
+            yield part, pack_nodes(row_ids[chosen], table.take(pa.array(chosen)))
+
+
+class ResolveClusters(DuplicateStep):
+    """(Partition, nodes and edges of its components) -> (batch key, verdicts); copies, their totals, edges counted."""
+
+    def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[Keyed | pvalue.TaggedOutput]:
+        """Resolve one partition."""
+        config = self.stage.config
+        max_copies = None if config.max_copies == "off" else config.max_copies
+        found = resolve_clusters(element[1], self.priorities, max_copies, config.keeps_copies)
+        yield from found.verdicts
+        if found.copies is not None:
+            yield pvalue.TaggedOutput(COPIES, found.copies)
+        yield pvalue.TaggedOutput(TOTALS, negative(found.copy_totals))
+        counts = np.array([0, 0, found.edges, 0], np.int64)
+        yield pvalue.TaggedOutput(COUNTS, counts.tobytes())
+
+
+def negative(totals: bytes) -> bytes:
+    """Return totals that take away what they had."""
+    numbers, counts, weights = unpack_totals(totals)
+    return pack_totals(numbers, -counts, -weights)
+
+
+class SumCounts(beam.CombineFn):  # type: ignore[misc]
+    """Packed counts -> their sums."""
+
+    def create_accumulator(self) -> bytes:
+        """Return zeros."""
+        return np.zeros(len(PAIR_COUNTS), np.int64).tobytes()
+
+    def add_input(self, mutable_accumulator: bytes, element: bytes) -> bytes:
+        """Add counts."""
+        return self.merge_accumulators([mutable_accumulator, element])
+
+    def merge_accumulators(self, accumulators: Iterable[bytes]) -> bytes:
+        """Add any number."""
+        sums = np.zeros(len(PAIR_COUNTS), np.int64)
+        for data in accumulators:
+            sums += np.frombuffer(data, np.int64)
+        return sums.tobytes()
+
+    def extract_output(self, accumulator: bytes) -> bytes:
+        """Return the sums."""
+        return accumulator
+
+
+class WriteSummary(DuplicateStep):
+    """Sums of the counts, and the leaders' totals -> the file with what the report says of the stage as a whole."""
+
+    def process(self, element: bytes, basis: bytes) -> Iterator[int]:
+        """Write the file."""
+        config = self.stage.config
+        summary: dict[str, Any] = dict(self.stage.summary_details())
+        if self.stage.bands:
+            counts = np.frombuffer(element, np.int64).tolist()
+            summary["pairs"] = dict(zip(PAIR_COUNTS, counts, strict=True))
+        _, allowed = limits(config.budget, config.groups, basis)
+        summary["limit"] = sum(allowed.tolist())
+        summary["budget_unit"] = config.budget_unit
+        name = summary_name(self.name)
+        self.job.folder.write_bytes(name, json.dumps(summary, sort_keys=True).encode())
+        yield 1
+
+
+class Selected(beam.DoFn):  # type: ignore[misc]
+    """(Batch key, packed row ids that are kept) -> (batch key, a verdict that says so)."""
+
+    def process(self, element: Keyed) -> Iterator[Keyed]:
+        """Pack one batch."""
+        key, data = element
+        yield key, pack_selected(key, np.frombuffer(data, np.int64))
+
+
+def _prefixed(prefix: bytes) -> beam.ParDo:
+    return beam.ParDo(Prefixed(prefix)).with_output_types(Keyed)
+
+
+class Prefixed(beam.DoFn):  # type: ignore[misc]
+    """(Key, bytes) -> the same behind a prefix that says what they are."""
+
+    def __init__(self, prefix: bytes) -> None:
+        self.prefix = prefix
+
+    def process(self, element: Keyed) -> Iterator[Keyed]:
+        """Mark one value."""
+        yield element[0], self.prefix + element[1]
+
+
+@dataclass(frozen=True)
+class DuplicateVerdicts:
+    """The steps of one duplicate stage.
+
+    Attributes:
+        job: the run.
+        stage: the stage, not prepared.
+        pass_number: the pass whose survivors enter the stage.
+    """
+
+    job: Context
+    stage: DuplicateStage
+    pass_number: int
+
+    def apply(self, keys: beam.PCollection, chunks: beam.PCollection, totals: beam.PCollection) -> beam.PCollection:
+        """Return (batch key, packed verdicts).
+
+        Args:
+            keys: (partition, packed keys).
+            chunks: (batch key, packed reference) of all batches.
+            totals: packed totals per group of the budget, of all records that enter.
+        """
+        name, job, stage = self.stage.name, self.job, self.stage
+        proposed = (
+            keys
+            | f"{name}: group keys" >> beam.GroupByKey()
+            | f"{name}: buckets"
+            >> beam.ParDo(Propose(job, name))
+            .with_output_types(Keyed, **{CANDIDATES: Keyed, MEMBERS: Keyed})
+            .with_outputs(CANDIDATES, MEMBERS, main=CLIQUES)
+        )
+        members, edges, counts, forest = [proposed[MEMBERS]], [], [], []
+        if stage.bands:
+            verified = self._verified(proposed[CLIQUES], proposed[CANDIDATES], chunks)
+            members.append(verified[MEMBERS])
+            counts.append(verified[COUNTS])
+            forest_of_all = verified[EDGES] | f"{name}: components" >> beam.CombineGlobally(Forest())
+            forest = [pvalue.AsSingleton(forest_of_all)]
+            labelling = beam.ParDo(LabelEdges(job, name), *forest).with_output_types(Keyed)
+            edges.append(verified[EDGES] | f"{name}: edges by component" >> labelling)
+        nodes = (
+            members
+            | f"{name}: all members" >> beam.Flatten()
+            | f"{name}: members by batch" >> beam.GroupByKey()
+            | f"{name}: nodes by component" >> beam.ParDo(LabelNodes(job, name), *forest).with_output_types(Keyed)
+        )
+        tags = {COPIES: bytes, TOTALS: bytes, COUNTS: bytes}
+        resolved = (
+            [nodes, *edges]
+            | f"{name}: nodes and edges" >> beam.Flatten()
+            | f"{name}: by component" >> beam.GroupByKey()
+            | f"{name}: clusters"
+            >> beam.ParDo(ResolveClusters(job, name))
+            .with_output_types(Keyed, **tags)
+            .with_outputs(*tags, main=VERDICTS)
+        )
+        basis = [totals, resolved[TOTALS]] | f"{name}: leaders and copies" >> beam.Flatten()
+        self._summary([*counts, resolved[COUNTS]], basis)
+        verdicts = [resolved[VERDICTS]]
+        config = stage.config
+        if config.keeps_copies:
+            allowed = partial(_limits, config.budget, config.groups)
+            selecting = Selecting(f"{name}: budget", allowed, 3 + len(config.priorities), job.planned_rows)
+            kept = selecting.apply(resolved[COPIES], basis)
+            verdicts.append(kept | f"{name}: kept copies" >> beam.ParDo(Selected()).with_output_types(Keyed))
+        return verdicts | f"{name}: verdicts" >> beam.Flatten()
+
+    def _verified(
+        self, cliques: beam.PCollection, candidates: beam.PCollection, chunks: beam.PCollection
+    ) -> pvalue.DoOutputsTuple:
+        name, job = self.stage.name, self.job
+        references = chunks | f"{name}: batches" >> _prefixed(REFERENCE)
+        rows = candidates | f"{name}: candidates" >> _prefixed(ROWS)
+        staging = beam.ParDo(StageShingles(job, name, self.pass_number)).with_output_types(int)
+        staged = (
+            [references, rows]
+            | f"{name}: both" >> beam.Flatten()
+            | f"{name}: candidates by batch" >> beam.GroupByKey()
+            | f"{name}: shingles" >> staging
+            | f"{name}: all shingles" >> beam.CombineGlobally(sum)
+        )
+        tags = {MEMBERS: Keyed, COUNTS: bytes}
+        verifying = beam.ParDo(Verify(job, name), pvalue.AsSingleton(staged))
+        return (
+            cliques
+            | f"{name}: cliques by home" >> beam.GroupByKey()
+            | f"{name}: verify" >> verifying.with_output_types(bytes, **tags).with_outputs(*tags, main=EDGES)
+        )
+
+    def _summary(self, counts: list[beam.PCollection], basis: beam.PCollection) -> None:
+        name = self.stage.name
+        leaders = basis | f"{name}: leaders" >> beam.CombineGlobally(MergeTotals())
+        writing = beam.ParDo(WriteSummary(self.job, name), pvalue.AsSingleton(leaders)).with_output_types(int)
+        _ = (
+            counts
+            | f"{name}: pair counts" >> beam.Flatten()
+            | f"{name}: pairs" >> beam.CombineGlobally(SumCounts())
+            | f"{name}: summary" >> writing
+        )
+
+
+def _limits(budget: float, groups: BudgetGroups | None, basis: bytes) -> tuple[Any, Any]:
+    return limits(budget, groups, basis)
