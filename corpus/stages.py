@@ -62,6 +62,9 @@ class Rule:
     value meets every other condition: a stage that wants it dropped declares an ``is_set`` rule. ``decided`` is the
     verdict of a corpus stage; value and threshold then say what it rests on.
 
+    ``named_by`` is a string signal whose value is the rule's name in ledger and report, for reasons that only the
+    judged records bring to light; where it is null, ``name`` is.
+
     ``by_language`` holds other thresholds for records whose language label is in it, None where the rule is off for
     them; ``threshold`` is then that of all others, None where it is off.
     """
@@ -72,6 +75,7 @@ class Rule:
     threshold: float | None = None
     values: tuple[str, ...] = ()
     by_language: Mapping[str, float | None] = field(default_factory=dict)
+    named_by: str | None = None
 
 
 @dataclass(frozen=True)
@@ -98,11 +102,16 @@ class TextBatch:
 
 
 class Stage(ABC):
-    """What record and corpus stages share. One object serves many batches, in one process."""
+    """What record and corpus stages share. One object serves many batches, in one process.
+
+    Attributes:
+        speed: said by ``thresher stages`` of a stage that is much slower than the compiled ones; else empty.
+    """
 
     kind: ClassVar[str]
     Config: ClassVar[type[StageConfig]]
     summary: ClassVar[str]
+    speed: ClassVar[str] = ""
 
     def __init__(self, config: StageConfig, name: str, text_field: TextField) -> None:
         self.config = config
@@ -218,7 +227,7 @@ class EditingStage(RecordStage):
 
     @abstractmethod
     def own_signals(self) -> tuple[Signal, ...]:
-        """Return the signals that ``judge`` gives, in order; all int64."""
+        """Return the signals that ``judge`` gives, in order; all int64 where the stage takes the field ``both``."""
 
     @abstractmethod
     def own_rules(self) -> tuple[Rule, ...]:

@@ -248,7 +248,8 @@ def _stages(arguments: argparse.Namespace) -> None:
         return
     console = _console()
     for stage in table:
-        console.print(f"[bold]{stage['name']}[/bold] ({stage['kind']}): {stage['summary']}", soft_wrap=True)
+        kind = ", ".join(filter(None, (stage["kind"], stage["speed"])))
+        console.print(f"[bold]{stage['name']}[/bold] ({kind}): {stage['summary']}", soft_wrap=True)
         for setting in stage["settings"]:
             text = f"  {setting['name']} = {setting['default']}: {setting['description']}"
             console.print(text, markup=False, soft_wrap=True)

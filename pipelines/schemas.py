@@ -52,7 +52,8 @@ def config_schema() -> dict[str, Any]:
 def stages_table() -> list[dict[str, Any]]:
     """Return the stages, as ``thresher stages`` lists them.
 
-    Each has ``name``, ``kind`` (record or corpus), ``summary``, ``documentation`` (with the sources of rules and
+    Each has ``name``, ``kind`` (record or corpus), ``summary``, ``speed`` (empty, or what makes it slower than the
+    compiled stages), ``documentation`` (with the sources of rules and
     defaults) and ``settings``, a list of ``name``, ``required``,
     ``default`` (a plain value; None where the setting is required or has none) and ``description``.
     """
@@ -61,6 +62,7 @@ def stages_table() -> list[dict[str, Any]]:
             "name": name,
             "kind": stage_class.kind,
             "summary": stage_class.summary,
+            "speed": stage_class.speed,
             "documentation": "\n\n".join(filter(None, map(inspect.getdoc, (stage_class, stage_class.Config)))),
             "settings": [
                 {

@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from corpus.stages import CorpusStage, EditingStage, RecordStage
-from reports.counts import Counts, balance
+from reports.counts import Counts, add, balance
 from reports.fates import Fates, StageInfo, first_rules
 from reports.tables import STAGE_ERROR
 
 
-def _grouped(keys: pa.Array, masks: dict[str, Any]) -> dict[str | None, dict[str, int]]:
+def _grouped(keys: pa.Array, masks: dict[str, Any]) -> dict[Any, dict[str, int]]:
     """Return for each key the sums of the masks."""
     table = pa.table({"key": keys, **{name: pa.array(mask.astype(np.int64)) for name, mask in masks.items()}})
     sums = table.group_by("key", use_threads=False).aggregate([(name, "sum") for name in masks])
@@ -100,13 +100,15 @@ def _stage_counts(index: int, info: StageInfo, fates: Fates, characters: Any) ->
     after = characters - cut + added
     first = first_rules(fates, index)
     bits = np.where(entered, fates.failures[index], 0)
-    rules = {
-        rule.name: {
-            "first": int((left & (first == number)).sum()),
-            "alone": int((bits == 1 << number).sum()),
-        }
-        for number, rule in enumerate(info.rules)
-    }
+    rules: Counts = {}
+    for number, rule in enumerate(info.rules):
+        masks = {"first": left & (first == number), "alone": bits == 1 << number}
+        if rule.named_by is None:
+            add(rules, {rule.name: {name: int(mask.sum()) for name, mask in masks.items()}})
+        else:
+            failing = np.any(list(masks.values()), axis=0)
+            names = fates.rule_names(info, rule).filter(pa.array(failing))
+            add(rules, _grouped(names, {name: mask[failing] for name, mask in masks.items()}))
     counts: Counts = {
         "entered": int(entered.sum()),
         "dropped": int((left & ~fates.dead).sum()),

@@ -15,6 +15,8 @@ from reports.counts import Counts, add, balance, is_balanced
 from reports.fates import StageInfo
 
 MAX_NAMES = 10_000
+MAX_RULES = 1_000
+OTHER_RULES = "other"
 STAGE_COUNTS = (
     "entered",
     "dropped",
@@ -41,9 +43,7 @@ def build_report(counts: Counts, infos: Sequence[StageInfo], repeated_ids: int |
         entry = counts["stages"][info.name]
         found = entry.get("duplicates")
         numbers = {name: entry[name] for name in STAGE_COUNTS}
-        stages.append(
-            {"name": info.name, **numbers, "rules": {rule.name: entry["rules"][rule.name] for rule in info.rules}}
-        )
+        stages.append({"name": info.name, **numbers, "rules": _rules(info, entry["rules"])})
         if found is not None:
             leaders = found.get("leaders", 0)
             duplicates[info.name] = {**found, "achieved": found["copies_kept"] / leaders if leaders else 0.0}
@@ -61,6 +61,22 @@ def build_report(counts: Counts, infos: Sequence[StageInfo], repeated_ids: int |
     if repeated_ids is not None:
         report["repeated_ids"] = repeated_ids
     return report
+
+
+def _rules(info: StageInfo, counts: Counts) -> Counts:
+    """Return the counts of a stage's rules in their order; of those that values name, the largest, then the others."""
+    rules: Counts = {}
+    for rule in info.rules:
+        if rule.named_by is None:
+            rules[rule.name] = counts[rule.name]
+            continue
+        fixed = {other.name for other in info.rules if other.named_by is None}
+        found = [entry for entry in counts.items() if entry[0] not in fixed]
+        found.sort(key=lambda entry: (-entry[1]["first"], entry[0]))
+        rules.update(sorted(found[:MAX_RULES]))
+        for _, entry in found[MAX_RULES:]:
+            add(rules.setdefault(OTHER_RULES, {}), entry)
+    return rules
 
 
 def _named(counts: Counts, group: str) -> Counts:

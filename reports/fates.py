@@ -87,6 +87,12 @@ class Fates:
         """Return a signal of a stage."""
         return self.columns[signal_column(info.name, name)]
 
+    def rule_names(self, info: StageInfo, rule: Rule) -> pa.StringArray:
+        """Return under which name a rule drops each record."""
+        if rule.named_by is None:
+            return pa.repeat(rule.name, len(self.left_at))
+        return self.signal(info, rule.named_by).fill_null(rule.name)
+
     def edit_counts(self, info: StageInfo, name: str) -> Integers:
         """Return a signal of a stage's edits, 0 where it made none."""
         return self.signal(info, name).fill_null(0).to_numpy()  # type: ignore[no-any-return]

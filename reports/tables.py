@@ -176,7 +176,7 @@ def ledger_table(
                         pa.repeat(file, len(rows)),
                         taken.column("position"),
                         pa.repeat(info.name, len(rows)),
-                        pa.repeat(rule.name, len(rows)),
+                        fates.rule_names(info, rule).take(rows),
                         value,
                         limits,
                         related_ids,

@@ -16,6 +16,7 @@ from corpus.canonical import config_hash
 from corpus.errors import UsageError
 from corpus.folder import Folder
 from corpus.hashing import content_hashes, hex_hashes
+from reports.drop_report import OTHER_RULES
 from reports.manifest import MANIFEST_NAME, REPORT_NAME, UNLISTED
 from reports.tables import STAGE_ERROR
 
@@ -171,7 +172,11 @@ def _check_conservation(folder: Folder, manifest: dict[str, Any], report: dict[s
     if found["read"] != found["kept"] + found["dropped"] + found["dead"]:
         yield "read {read} is not kept {kept} + dropped {dropped} + dead {dead}".format(**found)
     for stage in report["stages"]:
-        for rule, entry in stage["rules"].items():
-            if rules[stage["name"], rule] != entry["first"]:
-                found_rows = rules[stage["name"], rule]
-                yield f"{stage['name']}/{rule}: {found_rows} in the ledger, {entry['first']} in the report"
+        told_rules = Counter({rule: entry["first"] for rule, entry in stage["rules"].items()})
+        found_rules: Counter[str] = Counter()
+        for (name, rule), count in rules.items():
+            if name == stage["name"]:
+                found_rules[rule if rule in told_rules else OTHER_RULES] += count
+        for rule in told_rules | found_rules:
+            if found_rules[rule] != told_rules[rule]:
+                yield (f"{stage['name']}/{rule}: {found_rules[rule]} in the ledger, {told_rules[rule]} in the report")

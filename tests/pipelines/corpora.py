@@ -19,6 +19,8 @@ STAGES = [
     {"gopher_quality": {"minimum_words": 20}},
     "exact_duplicates",
 ]
+# What stages need that have no default for it.
+NEEDED = {"datatrove": {"filter": "C4ParagraphFilter"}, "python": {"function": "json:loads"}}
 ENGLISH = (
     "the river and its old bridge have been there for as long as people remember that it was built with stone to carry "
     "carts of grain from the mill in the valley to the market of the town before winter makes roads hard"

@@ -19,6 +19,7 @@ from corpus.stages import known_stages
 from pipelines.config import RunConfig, config_from_mapping, load_config, semantic_config
 from pipelines.yaml_reader import read_yaml
 from pipelines.yaml_writer import dump_yaml
+from tests.pipelines.corpora import NEEDED
 
 REPOSITORY = Path(__file__).parents[2]
 CASES = REPOSITORY.parent / "shared" / "cases"
@@ -525,7 +526,8 @@ def test_the_hash_is_that_of_the_meaning() -> None:
 
 def test_every_stage_has_settings_that_survive_being_written(tmp_path: Path) -> None:
     for kind in known_stages():
-        config = config_from_mapping({"input": {"files": ["a"], "text_column": "text"}, "stages": [kind]})
+        stages = [{kind: NEEDED.get(kind, {})}]
+        config = config_from_mapping({"input": {"files": ["a"], "text_column": "text"}, "stages": stages})
         semantic = semantic_config(config, {})
         path = tmp_path / "config.yaml"
         path.write_text(dump_yaml(semantic))
