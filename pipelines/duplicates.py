@@ -122,7 +122,7 @@ def staged_keys(
 
 
 class Propose(DuplicateStep):
-    """(Partition, packed keys of all batches) -> (home, cliques); candidates and members of stars by batch."""
+    """(Partition, packed keys of all batches) -> (home, cliques); candidates, members of stars by batch; counts."""
 
     def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[Keyed | pvalue.TaggedOutput]:
         """Resolve the buckets of one partition."""
@@ -130,6 +130,8 @@ class Propose(DuplicateStep):
         yield from found.cliques
         for candidates in found.candidates:
             yield pvalue.TaggedOutput(CANDIDATES, candidates)
+        counts = np.array([0, 0, 0, found.not_compared], np.int64)
+        yield pvalue.TaggedOutput(COUNTS, counts.tobytes())
         if len(found.stars):
             first, others = found.stars.T
             row_ids = np.concatenate([np.unique(first), others])
@@ -276,6 +278,26 @@ def negative(totals: bytes) -> bytes:
     return pack_totals(numbers, -counts, -weights)
 
 
+class Sum(beam.CombineFn):  # type: ignore[misc]
+    """Numbers -> their sum; it is there once all of them are."""
+
+    def create_accumulator(self) -> int:
+        """Return 0."""
+        return 0
+
+    def add_input(self, mutable_accumulator: int, element: int) -> int:
+        """Add one number."""
+        return mutable_accumulator + element
+
+    def merge_accumulators(self, accumulators: Iterable[int]) -> int:
+        """Add sums."""
+        return sum(accumulators)
+
+    def extract_output(self, accumulator: int) -> int:
+        """Return the sum."""
+        return accumulator
+
+
 class SumCounts(beam.CombineFn):  # type: ignore[misc]
     """Packed counts -> their sums."""
 
@@ -369,10 +391,10 @@ class DuplicateVerdicts:
             | f"{name}: group keys" >> beam.GroupByKey()
             | f"{name}: buckets"
             >> beam.ParDo(Propose(job, name))
-            .with_output_types(Keyed, **{CANDIDATES: Keyed, MEMBERS: Keyed})
-            .with_outputs(CANDIDATES, MEMBERS, main=CLIQUES)
+            .with_output_types(Keyed, **{CANDIDATES: Keyed, MEMBERS: Keyed, COUNTS: bytes})
+            .with_outputs(CANDIDATES, MEMBERS, COUNTS, main=CLIQUES)
         )
-        members, edges, counts, forest = [proposed[MEMBERS]], [], [], []
+        members, edges, counts, forest = [proposed[MEMBERS]], [], [proposed[COUNTS]], []
         if stage.bands:
             verified = self._verified(proposed[CLIQUES], proposed[CANDIDATES], chunks)
             members.append(verified[MEMBERS])
@@ -420,7 +442,7 @@ class DuplicateVerdicts:
             | f"{name}: both" >> beam.Flatten()
             | f"{name}: candidates by batch" >> beam.GroupByKey()
             | f"{name}: shingles" >> staging
-            | f"{name}: all shingles" >> beam.CombineGlobally(sum)
+            | f"{name}: all shingles" >> beam.CombineGlobally(Sum())
         )
         tags = {MEMBERS: Keyed, COUNTS: bytes}
         verifying = beam.ParDo(Verify(job, name), pvalue.AsSingleton(staged))

@@ -83,8 +83,10 @@ class Call(beam.DoFn):  # type: ignore[misc]
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def process(self, element: bytes, *sides: bytes) -> Iterator[bytes]:
+    # Not *sides: Beam takes the type of those to be that of their tuple.
+    def process(self, element: bytes, first: bytes | None = None, second: bytes | None = None) -> Iterator[bytes]:
         """Call the function."""
+        sides = [side for side in (first, second) if side is not None]
         yield getattr(selection, self.name)(element, *sides)
 
 

@@ -187,11 +187,15 @@ def print_report(report: Mapping[str, Any], run: Mapping[str, Any], console: Con
     _print_groups(report, "source", console)
     _print_groups(report, "language", console)
     for name, entry in report["duplicates"].items():
+        left = entry["copies_available"] - entry["copies_kept"]
         console.print(
-            f"{name}: {entry['leaders']:,} distinct, {entry['clusters']:,} of them with copies, "
-            f"{entry['copies_available']:,} copies left out",
+            f"{name}: {entry['leaders']:,} distinct, {entry['clusters']:,} of them with copies, {left:,} copies left "
+            f"out, {entry['copies_kept']:,} kept ({100 * entry['achieved']:.1f} % of the distinct)",
             markup=False,
         )
+        if entry.get("pairs", {}).get("not_compared"):
+            pairs = entry["pairs"]["not_compared"]
+            console.print(f"{name}: {pairs:,} pairs in very large buckets were not compared", markup=False)
         if entry["leaders_dropped_later"]:
             count = entry["leaders_dropped_later"]
             console.print(f"{name}: {count:,} of these copies were of records that a later stage dropped", markup=False)

@@ -46,7 +46,19 @@ def report_schema() -> dict[str, Any]:
         "dead_letters": _map(_COUNT),
         "stages": {"type": "array", "items": stage, "minItems": 1},
         **groups,
-        "duplicates": _map(_object({**duplicates, "achieved": {"type": "number", "minimum": 0}})),
+        "duplicates": _map(
+            _object(
+                {
+                    **duplicates,
+                    "achieved": {"type": "number", "minimum": 0},
+                    "budget_unit": {"enum": ["records", "characters", "tokens"]},
+                    "pairs": _object(dict.fromkeys(("proposed", "verified", "at_threshold", "not_compared"), _COUNT)),
+                    "bands": _object(dict.fromkeys(("bands", "rows"), _COUNT)),
+                    "s_curve": _map({"type": "number", "minimum": 0, "maximum": 1}),
+                },
+                ("pairs", "bands", "s_curve"),
+            )
+        ),
         "overlap": _map(_map(_COUNT)),
         "repeated_ids": _COUNT,
     }

@@ -492,7 +492,8 @@ def test_the_semantic_config_has_every_setting_and_no_output(base: Path) -> None
     assert "output" not in semantic
     assert semantic["input"]["text_column"] == "text"
     assert [next(iter(item)) for item in semantic["stages"]] == ["language", "exact_duplicates", "near_duplicates"]
-    assert semantic["stages"][1] == {"exact_duplicates": {"name": "exact_duplicates", "field": "text"}}
+    exact = semantic["stages"][1]["exact_duplicates"]
+    assert (exact["name"], exact["field"], exact["duplication_budget"]) == ("exact_duplicates", "text", 0.0)
     assert semantic["stages"][2]["near_duplicates"] == {
         "name": "near",
         "threshold": 0.8,

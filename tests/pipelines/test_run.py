@@ -72,7 +72,7 @@ def test_ledger_rows_follow_from_signals(finished: Path) -> None:
         if row["rule"] == "keep":
             assert json.loads(row["detail"]) == {"label": found["language.label"]}
         if row["stage"] == "exact_duplicates":
-            assert found["exact_duplicates.copies"] > 1
+            assert found["exact_duplicates.cluster_size"] > 1
 
 
 def test_kept_duplicates_come_first_in_the_total_order(finished: Path) -> None:
@@ -92,6 +92,7 @@ def test_curated_columns(finished: Path) -> None:
     schema = pq.read_schema(path)
     assert schema.names == [
         "text", "id", "source", "quality", "tags", "record_id", "content_hash", "language", "language_score",
+        "cluster_id", "cluster_size", "copy_index",
     ]  # fmt: skip
     assert {str(schema.field(name).type) for name in ("text", "id", "record_id", "content_hash")} == {"string"}
     assert str(schema.field("quality").type) == "double"
@@ -413,7 +414,7 @@ def test_records_that_left_earlier_take_no_part_in_a_later_corpus_stage(tmp_path
     assert [row["record_id"] for row in table(tmp_path / "run", "curated")] == ["c"]
     left = {row["record_id"]: (row["stage"], row["related_id"]) for row in table(tmp_path / "run", "ledger")}
     assert left == {"a": ("gopher_quality", None), "b": ("exact_duplicates", "a"), "d": ("exact_duplicates", "c")}
-    signals = {row["record_id"]: row["prompts.copies"] for row in table(tmp_path / "run", "signals")}
+    signals = {row["record_id"]: row["prompts.cluster_size"] for row in table(tmp_path / "run", "signals")}
     assert signals == {"a": None, "b": None, "c": 1, "d": None}
     assert report(tmp_path / "run")["duplicates"]["exact_duplicates"]["leaders_dropped_later"] == 1
 
