@@ -6,48 +6,32 @@ section 3.5. Reference implementation: ``FineWebQualityFilter`` of datatrove 0.1
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from corpus.stages import (
-    Off,
-    RecordStage,
-    Rule,
-    Signal,
-    StageConfig,
-    Test,
-    TextBatch,
-    TextField,
-    stage,
-    threshold_rules,
+from corpus.stages import Off, TextBatch, TextField, stage
+from filters.counting import (
+    BY_LANGUAGE,
+    Amount,
+    CountingConfig,
+    CountingStage,
+    Limits,
+    Measure,
+    Preset,
+    Share,
+    language_numbers,
 )
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-Preset = Literal["thresher-1", "datatrove-0.10"]
-Amount = Annotated[float, Field(ge=0)]
-Share = Annotated[float, Field(ge=0, le=1)]
-
-# Config field, signal, test: in the order in which datatrove asks.
-RULES: tuple[tuple[str, str, Test], ...] = (
-    ("minimum_punctuated_lines", "punctuated_lines", "at_least"),
-    ("maximum_short_lines", "short_lines", "at_most"),
-    ("maximum_duplicate_line_characters", "duplicate_line_characters", "at_most"),
-    ("maximum_newline_ratio", "newline_ratio", "at_most"),
-)
+    import numpy as np
+    import numpy.typing as npt
 
 
-class FineWebQualityConfig(StageConfig):
-    """Settings of ``fineweb_quality``: each rule's limit, or "off". The defaults are those of datatrove."""
+class FineWebQualityLimits(Limits):
+    """The limit of each rule of ``fineweb_quality``, or "off". The defaults are those of datatrove."""
 
-    preset: Preset = Field(
-        default="thresher-1",
-        description="What a line is: any line without the white space around it (thresher-1), or what datatrove 0.10 "
-        "finds between line feeds.",
-    )
-    field: TextField | None = Field(default=None, description="Field that is judged; default the response of a pair.")
     minimum_punctuated_lines: Share | Off = Field(
         default=0.12, description="Least share of lines that end with punctuation."
     )
@@ -59,8 +43,20 @@ class FineWebQualityConfig(StageConfig):
     maximum_newline_ratio: Amount | Off = Field(default=0.3, description="Most line ends per word.")
 
 
+class FineWebQualityConfig(FineWebQualityLimits, CountingConfig):
+    """Settings of ``fineweb_quality``: each rule's limit, or "off". The defaults are those of datatrove."""
+
+    preset: Preset = Field(
+        default="thresher-1",
+        description="What a line is: any line without the white space around it (thresher-1), or what datatrove 0.10 "
+        "finds between line feeds.",
+    )
+    field: TextField | None = Field(default=None, description="Field that is judged; default the response of a pair.")
+    by_language: dict[str, FineWebQualityLimits] = Field(default={}, description=BY_LANGUAGE)
+
+
 @stage("fineweb_quality")
-class FineWebQuality(RecordStage):
+class FineWebQuality(CountingStage):
     """Drops lists, menus and texts whose lines were cut, by four ratios.
 
     Blank lines do not count. A line ends with punctuation if its last code point ends sentences in some script
@@ -89,42 +85,42 @@ class FineWebQuality(RecordStage):
     Config = FineWebQualityConfig
     summary = "Quality rules of FineWeb: punctuation at line ends, short lines, repeated lines, line ends per word."
     config: FineWebQualityConfig
-
-    def signals(self) -> tuple[Signal, ...]:
-        """Return the four ratios."""
-        return (
-            Signal("punctuated_lines", "float64", "Share of lines that end with punctuation."),
-            Signal("short_lines", "float64", "Share of lines of at most short_line_length characters."),
-            Signal("duplicate_line_characters", "float64", "Share of characters in lines that occurred before."),
-            Signal("newline_ratio", "float64", "Line ends per word."),
-        )
-
-    def rules(self) -> tuple[Rule, ...]:
-        """Return the rules that are on, in datatrove's order."""
-        return threshold_rules(self.config, RULES)
+    MEASURES = (
+        Measure("punctuated_lines", "punctuated_lines", "lines", "Share of lines that end with punctuation."),
+        Measure("short_lines", "short_lines", "lines", "Share of lines of at most short_line_length characters."),
+        Measure(
+            "duplicate_line_characters",
+            "duplicate_line_characters",
+            "characters",
+            "Share of characters in lines that occurred before.",
+        ),
+        Measure("newline_ratio", "newlines", "words", "Line ends per word."),
+    )
+    # In the order in which datatrove asks.
+    RULES = (
+        ("minimum_punctuated_lines", "punctuated_lines", "at_least"),
+        ("maximum_short_lines", "short_lines", "at_most"),
+        ("maximum_duplicate_line_characters", "duplicate_line_characters", "at_most"),
+        ("maximum_newline_ratio", "newline_ratio", "at_most"),
+    )
 
     def prepare(self) -> None:
-        """Build the tables and load the kernel."""
+        """Build the tables and load the kernels."""
+        from corpus.text_statistics import statistics_classes
         from filters.fineweb_counts import line_classes
 
+        statistics_classes()
         line_classes()
 
-    def measure(self, batch: TextBatch) -> dict[str, pa.Array]:
-        """Return the four signals of each text."""
+    def count(self, batch: TextBatch) -> Mapping[str, npt.NDArray[np.int64]]:
+        """Return what the rules count in each text."""
         import numpy as np
-        import pyarrow as pa
 
-        from filters import fineweb_kernel as statistic
-        from filters.fineweb_counts import count_batch
+        from corpus.text_statistics import text_statistics
+        from filters.fineweb_counts import count_lines
 
-        counts = count_batch(batch.texts, batch.alive, self.config.preset, self.config.short_line_length)
-        quotients = {
-            "punctuated_lines": (statistic.PUNCTUATED_LINES, statistic.LINES),
-            "short_lines": (statistic.SHORT_LINES, statistic.LINES),
-            "duplicate_line_characters": (statistic.DUPLICATE_LINE_CHARACTERS, statistic.CHARACTERS),
-            "newline_ratio": (statistic.NEWLINES, statistic.WORDS),
-        }
-        return {
-            name: pa.array(counts[part] / np.maximum(counts[whole], 1), mask=counts[whole] == 0)
-            for name, (part, whole) in quotients.items()
-        }
+        labels = self.labels("short_line_length")
+        settings = (self.config, *(self.config.by_language[label] for label in labels))
+        lengths = [limits.short_line_length for limits in settings]
+        short = np.array(lengths, np.int64)[language_numbers(batch, labels)]
+        return count_lines(text_statistics(batch), self.config.preset, short)

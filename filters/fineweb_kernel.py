@@ -1,115 +1,154 @@
-"""What the FineWeb quality rules count, in one sweep over the bytes of a batch."""
+"""What the FineWeb quality rules count in lines, compiled."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 
-from corpus.jit import kernel
-from corpus.span_kernel import Hashes, Words, count_code_points, number_spans
+from corpus.jit import inlined, kernel
+from corpus.span_kernel import Hashes, count_code_points, number_spans
 from corpus.text import Bytes, Offsets
-from corpus.text_kernel import BYTES, CLASSES, LINE_FEED, OFFSETS, ROWS, decode, line_break_length, pointer, scan_word
-from corpus.unicode_tables import LINE_BREAK, OWN_BITS, SEPARATOR, WHITE_SPACE, Classes
+from corpus.text_kernel import CLASSES, LINE_FEED, decode, pointer
+from corpus.text_statistics_kernel import STATISTICS, Table, stripped
+from corpus.unicode_tables import OWN_BITS, Classes
 
 TERMINAL = 1 << OWN_BITS
 """Class bit of the punctuation that may end a line."""
 
-# Rows of the table of counts.
-LINES, PUNCTUATED_LINES, SHORT_LINES, DUPLICATE_LINE_CHARACTERS, CHARACTERS, NEWLINES, WORDS = 0, 1, 2, 3, 4, 5, 6
-STATISTICS = 7
+COUNTS = ("lines", "punctuated_lines", "short_lines", "duplicate_line_characters", "characters", "newlines")
+"""What the rows of the table of counts are."""
+LINES, PUNCTUATED_LINES, SHORT_LINES, DUPLICATE_LINE_CHARACTERS, CHARACTERS, NEWLINES = 0, 1, 2, 3, 4, 5
 
 # Rows of the scratch for lines.
 STARTS, ENDS, NUMBERS, FIRSTS = 0, 1, 2, 3
 
 
+@inlined
+def strip_lines(
+    text: Bytes,
+    classes: Classes,
+    first: int,
+    last: int,
+    line_starts: Table,
+    line_ends: Table,
+    starts: Table,
+    ends: Table,
+) -> int:
+    """Write the lines that are not blank, without the white space around them; return how many there are."""
+    lines = 0
+    for line in range(first, last):
+        start, end = stripped(text, line_starts[line], line_ends[line], classes)
+        if start < end:
+            starts[lines], ends[lines] = start, end
+            lines += 1
+    return lines
+
+
+@inlined
+def split_at_line_feeds(
+    text: Bytes,
+    classes: Classes,
+    start: int,
+    end: int,
+    first: int,
+    last: int,
+    line_starts: Table,
+    line_ends: Table,
+    starts: Table,
+    ends: Table,
+) -> tuple[int, int]:
+    """Write what is not blank between line feeds, as it is; return how many there are, and the number of line feeds."""
+    lines = feeds = 0
+    for line in range(first, last):
+        following = line_starts[line + 1] if line + 1 < last else end
+        fed = following > line_ends[line] and text[following - 1] == LINE_FEED
+        if not fed and line + 1 < last:
+            continue
+        stop = following - 1 if fed else end
+        feeds += fed
+        filled, stripped_end = stripped(text, start, stop, classes)
+        if filled < stripped_end:
+            starts[lines], ends[lines] = start, stop
+            lines += 1
+        start = following
+    return lines, feeds
+
+
 @kernel(
-    f"int64[:, ::1]({OFFSETS}, {BYTES}, {ROWS}, {CLASSES}, boolean, int64, "
+    f"int64[:, ::1]({STATISTICS}, {CLASSES}, boolean, int64[::1], "
     "Array(int32, 2, 'C'), Array(int32, 1, 'C'), Array(int64, 1, 'C'))"
 )
 def sweep(
     offsets: Offsets,
     data: Bytes,
-    rows: npt.NDArray[np.bool_],
+    characters: npt.NDArray[np.int64],
+    word_firsts: npt.NDArray[np.int64],
+    word_starts: Table,
+    word_ends: Table,
+    word_characters: Table,
+    word_classes: Classes,
+    line_firsts: npt.NDArray[np.int64],
+    line_starts: Table,
+    line_ends: Table,
+    line_words: Table,
     classes: Classes,
     as_datatrove: bool,
-    short_line_length: int,
+    short_line_lengths: npt.NDArray[np.int64],
     places_of_lines: npt.NDArray[np.int32],
-    table_places: Words,
+    table_places: Table,
     hash_places: Hashes,
 ) -> npt.NDArray[np.int64]:
     """Return the counts of each text.
 
     Args:
-        offsets, data: n texts, see ``corpus.text.text_buffers``.
-        rows: bool[n], the texts to look at; the counts of others are 0.
+        offsets to line_words: ``corpus.text_statistics.TextStatistics``.
         classes: class bits of the code points, with ``TERMINAL``.
         as_datatrove: take lines as datatrove 0.10 does, or as thresher-1.
-        short_line_length: code points up to which a line is short.
-        places_of_lines, table_places, hash_places: scratch of 4 x m, 4 m + 2 and m numbers, where m is more than the
-            lines of any text that are not blank.
+        short_line_lengths: code points up to which a line of each text is short.
+        places_of_lines, table_places, hash_places: scratch of 4 x m, 4 m + 2 and m numbers, where m is at least the
+            number of lines of any text.
 
     Returns:
-        int64[STATISTICS, n], one contiguous row per statistic.
+        int64[len(COUNTS), n], one contiguous row per count.
     """
-    counts = np.zeros((STATISTICS, len(rows)), np.int64)
+    counts = np.zeros((len(COUNTS), len(characters)), np.int64)
     text, class_table = pointer(data), pointer(classes)
+    all_starts, all_ends = pointer(line_starts), pointer(line_ends)
     starts, ends = pointer(places_of_lines[STARTS]), pointer(places_of_lines[ENDS])
     numbers, firsts = pointer(places_of_lines[NUMBERS]), pointer(places_of_lines[FIRSTS])
     table, hashes = pointer(table_places), pointer(hash_places)
-    for row in range(len(rows)):
-        if not rows[row]:
+    for row in range(len(characters)):
+        first, last = line_firsts[row], line_firsts[row + 1]
+        if first == last:
             continue
-        lines = newlines = words = 0
-        position, end = int(offsets[row]), int(offsets[row + 1])
-        line_start = content_start = content_end = position
-        while position <= end:
-            found, size = 0, 0
-            if position < end:
-                code_point, size = decode(text, position)
-                found = int(class_table[code_point])
-                if not found & SEPARATOR:
-                    if content_end == line_start:
-                        content_start = position
-                    position, _, _ = scan_word(text, position, end, class_table)
-                    content_end = position
-                    words += 1
-                    continue
-                if not (code_point == LINE_FEED if as_datatrove else found & LINE_BREAK):
-                    if not found & WHITE_SPACE:  # a zero-width space, which stripping a line leaves where it is
-                        if content_end == line_start:
-                            content_start = position
-                        content_end = position + size
-                    position += size
-                    continue
-                newlines += 1
-            if content_end != line_start:
-                starts[lines] = line_start if as_datatrove else content_start
-                ends[lines] = position if as_datatrove else content_end
-                lines += 1
-            if position == end:
-                break
-            position += size if as_datatrove else line_break_length(text, position, end, size)
-            line_start = content_start = content_end = position
-        punctuated = short = characters = duplicate_characters = 0
+        start, end = int(offsets[row]), int(offsets[row + 1])
+        if as_datatrove:
+            lines, newlines = split_at_line_feeds(
+                text, class_table, start, end, first, last, all_starts, all_ends, starts, ends
+            )
+        else:
+            lines = strip_lines(text, class_table, first, last, all_starts, all_ends, starts, ends)
+            newlines = last - first - (line_ends[last - 1] == end)
+        ascii_only = characters[row] == end - start
+        punctuated = short = all_characters = duplicate_characters = 0
         distinct = number_spans(text, starts, ends, lines, table, hashes, numbers, firsts)
         for line in range(lines):
-            length = count_code_points(text, starts[line], ends[line])
-            characters += length
-            short += length <= short_line_length
-            if firsts[numbers[line]] != line:
+            length = int(ends[line] - starts[line])
+            if not ascii_only:
+                length = count_code_points(text, starts[line], ends[line])
+            all_characters += length
+            short += length <= short_line_lengths[row]
+            if distinct < lines and firsts[numbers[line]] != line:
                 duplicate_characters += length
-            last = ends[line] - 1
-            while text[last] & 0xC0 == 0x80:
-                last -= 1
-            code_point, _ = decode(text, last)
+            at = ends[line] - 1
+            while text[at] & 0xC0 == 0x80:
+                at -= 1
+            code_point, _ = decode(text, at)
             punctuated += (class_table[code_point] & TERMINAL) != 0
-        if as_datatrove:
-            characters = count_code_points(text, int(offsets[row]), end) - newlines
         counts[LINES, row] = lines
         counts[PUNCTUATED_LINES, row] = punctuated
         counts[SHORT_LINES, row] = short
-        counts[DUPLICATE_LINE_CHARACTERS, row] = duplicate_characters if distinct < lines else 0
-        counts[CHARACTERS, row] = characters
+        counts[DUPLICATE_LINE_CHARACTERS, row] = duplicate_characters
+        counts[CHARACTERS, row] = characters[row] - newlines if as_datatrove else all_characters
         counts[NEWLINES, row] = newlines
-        counts[WORDS, row] = words
     return counts

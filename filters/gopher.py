@@ -6,61 +6,38 @@ appendix A.1. Reference implementation: ``GopherQualityFilter`` of datatrove 0.1
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from corpus.errors import UsageError
-from corpus.stages import (
-    Off,
-    RecordStage,
-    Rule,
-    Signal,
-    StageConfig,
-    Test,
-    TextBatch,
-    TextField,
-    stage,
-    threshold_rules,
+from corpus.stages import Off, TextBatch, TextField, stage
+from filters.counting import (
+    BY_LANGUAGE,
+    Amount,
+    Count,
+    CountingConfig,
+    CountingStage,
+    Limits,
+    Measure,
+    Preset,
+    Share,
+    language_numbers,
 )
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-    import pyarrow as pa
 
-    from filters.gopher_counts import KernelTables
-
-Preset = Literal["thresher-1", "datatrove-0.10"]
-Count = Annotated[int, Field(ge=0)]
-Amount = Annotated[float, Field(ge=0)]
-Share = Annotated[float, Field(ge=0, le=1)]
+    from filters.gopher_counts import StopWords
 
 STOP_WORDS = ("the", "be", "to", "of", "and", "that", "have", "with")
 
-# Config field, signal, test: in the order in which datatrove asks.
-RULES: tuple[tuple[str, str, Test], ...] = (
-    ("minimum_words", "words", "at_least"),
-    ("maximum_words", "words", "at_most"),
-    ("minimum_mean_word_length", "mean_word_length", "at_least"),
-    ("maximum_mean_word_length", "mean_word_length", "at_most"),
-    ("maximum_hash_ratio", "hash_ratio", "at_most"),
-    ("maximum_ellipsis_ratio", "ellipsis_ratio", "at_most"),
-    ("maximum_bullet_lines", "bullet_lines", "at_most"),
-    ("maximum_ellipsis_lines", "ellipsis_lines", "at_most"),
-    ("minimum_alphabetic_words", "alphabetic_words", "at_least"),
-    ("minimum_stop_words", "stop_words", "at_least"),
-)
 
+class GopherQualityLimits(Limits):
+    """The limit of each rule of ``gopher_quality``, or "off". The defaults are those of the paper, for English."""
 
-class GopherQualityConfig(StageConfig):
-    """Settings of ``gopher_quality``: each rule's limit, or "off". The defaults are those of the paper."""
-
-    preset: Preset = Field(
-        default="thresher-1",
-        description="Whose definition of punctuation: all of Unicode's (thresher-1), or that of datatrove 0.10.",
-    )
-    field: TextField | None = Field(default=None, description="Field that is judged; default the response of a pair.")
     minimum_words: Count | Off = Field(default=50, description="Fewest words; those of punctuation only do not count.")
     maximum_words: Count | Off = Field(default=100_000, description="Most words.")
     minimum_mean_word_length: Amount | Off = Field(default=3.0, description="Shortest mean word, in code points.")
@@ -75,23 +52,30 @@ class GopherQualityConfig(StageConfig):
         default=list(STOP_WORDS), description="Stop words, compared as written; each must be one word."
     )
 
-    @model_validator(mode="after")
-    def _limits_leave_room(self) -> GopherQualityConfig:
-        for measure in ("words", "mean_word_length"):
-            low, high = getattr(self, f"minimum_{measure}"), getattr(self, f"maximum_{measure}")
-            if "off" not in (low, high) and low > high:
-                raise ValueError(f"minimum_{measure} ({low}) is above maximum_{measure} ({high}): no text can pass")
+    def contradiction(self) -> str | None:
+        """Return why no text can pass; also where more stop words are wanted than are listed."""
         known = len(set(self.stop_words))
         if self.minimum_stop_words != "off" and self.minimum_stop_words > known:
-            raise ValueError(
+            return (
                 f"minimum_stop_words ({self.minimum_stop_words}) is above the number of stop_words ({known}): no text "
                 'can pass; list more or set minimum_stop_words to "off"'
             )
-        return self
+        return super().contradiction()
+
+
+class GopherQualityConfig(GopherQualityLimits, CountingConfig):
+    """Settings of ``gopher_quality``: each rule's limit, or "off". The defaults are those of the paper."""
+
+    preset: Preset = Field(
+        default="thresher-1",
+        description="Whose definition of punctuation: all of Unicode's (thresher-1), or that of datatrove 0.10.",
+    )
+    field: TextField | None = Field(default=None, description="Field that is judged; default the response of a pair.")
+    by_language: dict[str, GopherQualityLimits] = Field(default={}, description=BY_LANGUAGE)
 
 
 @stage("gopher_quality")
-class GopherQuality(RecordStage):
+class GopherQuality(CountingStage):
     """Keeps texts that look like prose by ten simple counts.
 
     Words are those of ``corpus.text.words``; lines are those of ``corpus.text.lines``. A word of punctuation only is
@@ -102,6 +86,10 @@ class GopherQuality(RecordStage):
 
     A value whose denominator is zero (no words, no lines) is null, and null meets every rule: a text without words
     leaves by ``minimum_words`` or ``minimum_stop_words``, and stays if both are off.
+
+    The limits are made for words between spaces. In scripts written without spaces each letter is a word, so the mean
+    word has about one character and leaves by ``minimum_mean_word_length``; ``unspaced_words`` tells how much of a text
+    that concerns. Limits and stop words for such languages are set in ``by_language``.
 
     The preset ``datatrove-0.10`` gives verdict and first failing rule of datatrove's ``GopherQualityFilter`` on the
     same words. The preset ``thresher-1`` has the same limits and differs in one definition:
@@ -122,71 +110,67 @@ class GopherQuality(RecordStage):
     Config = GopherQualityConfig
     summary = "Quality rules of the Gopher paper: word counts and lengths, symbols, bullets, ellipses, stop words."
     config: GopherQualityConfig
-    _tables: KernelTables | None = None
-
-    def signals(self) -> tuple[Signal, ...]:
-        """Return the eight measured values."""
-        return (
-            Signal("words", "int64", "Words, without those of punctuation only."),
-            Signal("mean_word_length", "float64", "Mean length of these words in code points."),
-            Signal("hash_ratio", "float64", "Hash signs per word, those of punctuation included."),
-            Signal("ellipsis_ratio", "float64", "Ellipses (… and ...) per word, those of punctuation included."),
-            Signal("bullet_lines", "float64", "Share of lines that begin with • or -."),
-            Signal("ellipsis_lines", "float64", "Share of lines that end with an ellipsis."),
-            Signal("alphabetic_words", "float64", "Share of words, those of punctuation included, that have a letter."),
-            Signal("stop_words", "int64", "Different stop words in the text."),
-        )
-
-    def rules(self) -> tuple[Rule, ...]:
-        """Return the rules that are on, in datatrove's order."""
-        return threshold_rules(self.config, RULES)
+    MEASURES = (
+        Measure("words", "words", "", "Words, without those of punctuation only."),
+        Measure("mean_word_length", "word_characters", "words", "Mean length of these words in code points."),
+        Measure("hash_ratio", "hashes", "tokens", "Hash signs per word, those of punctuation included."),
+        Measure(
+            "ellipsis_ratio", "ellipses", "tokens", "Ellipses (… and ...) per word, those of punctuation included."
+        ),
+        Measure("bullet_lines", "bullet_lines", "lines", "Share of lines that begin with • or -."),
+        Measure("ellipsis_lines", "ellipsis_lines", "lines", "Share of lines that end with an ellipsis."),
+        Measure(
+            "alphabetic_words",
+            "alphabetic_tokens",
+            "tokens",
+            "Share of words, those of punctuation included, that have a letter.",
+        ),
+        Measure("stop_words", "stop_words", "", "Different stop words in the text."),
+        Measure(
+            "unspaced_words",
+            "unspaced_tokens",
+            "tokens",
+            "Share of words that are a letter of a script without spaces (Han, Kana, Thai, Lao, Khmer, Burmese).",
+        ),
+    )
+    # In the order in which datatrove asks.
+    RULES = (
+        ("minimum_words", "words", "at_least"),
+        ("maximum_words", "words", "at_most"),
+        ("minimum_mean_word_length", "mean_word_length", "at_least"),
+        ("maximum_mean_word_length", "mean_word_length", "at_most"),
+        ("maximum_hash_ratio", "hash_ratio", "at_most"),
+        ("maximum_ellipsis_ratio", "ellipsis_ratio", "at_most"),
+        ("maximum_bullet_lines", "bullet_lines", "at_most"),
+        ("maximum_ellipsis_lines", "ellipsis_lines", "at_most"),
+        ("minimum_alphabetic_words", "alphabetic_words", "at_least"),
+        ("minimum_stop_words", "stop_words", "at_least"),
+    )
+    _stop_words: StopWords | None = None
 
     def prepare(self) -> None:
-        """Build the tables and load the kernel. Raises UsageError for a stop word that no text can have."""
+        """Load the kernel and the stop words. Raises UsageError for a stop word that no text can have."""
         from corpus.text import words
-        from filters.gopher_counts import kernel_tables
+        from filters.gopher_counts import stop_word_table
 
-        for word in self.config.stop_words:
-            if words(word) != [word]:
-                raise UsageError(
-                    f"{self.name}.stop_words: {word!r} is not one word, so no text can have it; a stop word is without "
-                    "spaces, and in scripts written without spaces it is a single letter"
-                )
-        self._tables = kernel_tables(self.config.preset, self.config.stop_words)
+        lists = {"stop_words": self.config.stop_words}
+        for label in self.labels("stop_words"):
+            lists[f"by_language.{label}.stop_words"] = self.config.by_language[label].stop_words
+        for setting, listed in lists.items():
+            for word in listed:
+                if words(word) != [word]:
+                    raise UsageError(
+                        f"{self.name}.{setting}: {word!r} is not one word, so no text can have it; a stop word is "
+                        "without spaces, and in scripts written without spaces it is a single letter"
+                    )
+        self._stop_words = stop_word_table(list(lists.values()))
 
-    def count(self, batch: TextBatch) -> npt.NDArray[np.int64]:
-        """Return what the kernel counts: int64[statistics, n], rows as numbered in ``filters.gopher_kernel``."""
-        from corpus.text import text_buffers
-        from filters.gopher_kernel import sweep
+    def count(self, batch: TextBatch) -> Mapping[str, npt.NDArray[np.int64]]:
+        """Return what the rules count in each text."""
+        from corpus.text_statistics import text_statistics
+        from filters.gopher_counts import count_words_and_lines
 
-        if self._tables is None:
+        if self._stop_words is None:
             raise RuntimeError("call prepare() before measure()")
-        tables = self._tables
-        return sweep(
-            *text_buffers(batch.texts),
-            batch.alive,
-            tables.classes,
-            tables.buckets,
-            tables.stop_offsets,
-            tables.stop_bytes,
-        )
-
-    def measure(self, batch: TextBatch) -> dict[str, pa.Array]:
-        """Return the eight signals of each text."""
-        import pyarrow as pa
-
-        from filters import gopher_kernel as statistic
-        from filters.gopher_counts import quotient
-
-        counts = self.count(batch)
-        tokens, words, lines = counts[statistic.TOKENS], counts[statistic.WORDS], counts[statistic.LINES]
-        return {
-            "words": pa.array(words),
-            "mean_word_length": quotient(counts[statistic.WORD_CHARACTERS], words),
-            "hash_ratio": quotient(counts[statistic.HASHES], tokens),
-            "ellipsis_ratio": quotient(counts[statistic.ELLIPSES], tokens),
-            "bullet_lines": quotient(counts[statistic.BULLET_LINES], lines),
-            "ellipsis_lines": quotient(counts[statistic.ELLIPSIS_LINES], lines),
-            "alphabetic_words": quotient(counts[statistic.ALPHABETIC_TOKENS], tokens),
-            "stop_words": pa.array(counts[statistic.STOP_WORDS]),
-        }
+        chosen = language_numbers(batch, self.labels("stop_words"))
+        return count_words_and_lines(text_statistics(batch), self.config.preset, self._stop_words, chosen)

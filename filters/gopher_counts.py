@@ -1,64 +1,36 @@
-"""The tables that the kernel of ``gopher_quality`` reads, and its plain-Python reference."""
+"""What the rules of ``gopher_quality`` count: its stop words as a table, and the plain-Python reference."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from corpus.text import Bytes, Offsets, lines, words
-from corpus.unicode_tables import (
-    CODE_POINTS,
-    FORMAT,
-    LETTER,
-    PUNCTUATION,
-    WHITE_SPACE,
-    Classes,
-    code_point_classes,
-    code_points,
-)
+from corpus.punctuation import punctuation
+from corpus.text import Bytes, lines, words
+from corpus.text_statistics import TextStatistics
+from corpus.unicode_tables import LETTER, UNSPACED, WHITE_SPACE, code_point_classes
 from filters import gopher_kernel as kernel
-from filters.gopher import Preset
-
-# What datatrove 0.10 takes for punctuation (datatrove.utils.text.PUNCTUATION_SET); most symbols are not in it.
-DATATROVE_PUNCTUATION = (
-    "0-8 B-1F 21-2F 3A-40 5B-60 7B-9F AB B4 BB 589 61D-61F 6D4 700-702 7F9 837 839 83D-83E 964-965 104A-104B 1362 "
-    "1367-1368 166E 1735-1736 17D4-17D6 17D9-17DA 1803 1809 1944-1945 1AA8-1AAB 1B5A-1B5B 1B5E-1B5F 1B7D-1B7E "
-    "1C3B-1C3C 1C7E-1C7F 2013-2014 2019 201C-201E 2026 203C-203D 2047-2049 2236 2501 25BA 2E2E 2E3C 2E53-2E54 "
-    "3001-3002 3008-300D 3010-3011 A4FF A60E-A60F A6F3 A6F7 A876-A877 A8CE-A8CF A92F A9C8-A9C9 AA5D-AA5F AAF0-AAF1 "
-    "ABEB FE52 FE56-FE57 FF01 FF05 FF08-FF09 FF0C FF0E FF11 FF1A-FF1B FF1F FF5E FF61 10A56-10A57 10F55-10F59 "
-    "10F86-10F89 11047-11048 110BE-110C1 11141-11143 111C5-111C6 111CD 111DE-111DF 11238-11239 1123B-1123C 112A9 "
-    "1144B-1144C 115C2-115C3 115C9-115D7 11641-11642 1173C-1173E 11944 11946 11A42-11A43 11A9B-11A9C 11C41-11C42 "
-    "11EF7-11EF8 11F43-11F44 16A6E-16A6F 16AF5 16B37-16B38 16B44 16E98 1BC9F 1DA88"
-)
-CONTROL_CHARACTERS = "0-1F 7F-9F"
-SIGNS = "23 2E 2026"
+from filters.counting import Preset
 
 
-class KernelTables(NamedTuple):
-    """What the sweep needs besides texts; see ``filters.gopher_kernel.sweep``."""
+class StopWords(NamedTuple):
+    """Lists of stop words for ``filters.gopher_kernel.sweep``; the words of all lists are numbered through.
 
-    classes: Classes
-    buckets: Offsets
-    stop_offsets: Offsets
-    stop_bytes: Bytes
+    Attributes:
+        sizes: how many different words each of k lists has, int64[k].
+        buckets: the words of list i with a key are numbers ``buckets[i, key]`` to ``buckets[i, key + 1] - 1``.
+        offsets: word j is ``data[offsets[j]:offsets[j + 1]]``.
+        data: UTF-8.
+    """
 
-
-@cache
-def punctuation(preset: Preset) -> npt.NDArray[np.bool_]:
-    """Return which code points are punctuation in a preset, bool[0x110000]."""
-    if preset == "datatrove-0.10":
-        member = np.zeros(CODE_POINTS, np.bool_)
-        member[code_points(DATATROVE_PUNCTUATION)] = True
-    else:
-        member = code_point_classes() & (PUNCTUATION | FORMAT) != 0
-        member[code_points(CONTROL_CHARACTERS)] = True
-    member.setflags(write=False)
-    return member
+    sizes: npt.NDArray[np.int64]
+    buckets: npt.NDArray[np.int32]
+    offsets: npt.NDArray[np.int32]
+    data: Bytes
 
 
 @cache
@@ -66,42 +38,49 @@ def _white_space() -> str:
     return "".join(map(chr, np.flatnonzero(code_point_classes() & WHITE_SPACE).tolist()))
 
 
-def kernel_tables(preset: Preset, stop_words: Iterable[str]) -> KernelTables:
-    """Return the tables for a preset and a list of stop words, whose order and repetitions make no difference."""
-    classes = code_point_classes().copy()
-    classes[~punctuation(preset)] |= kernel.CONTENT
-    classes[code_points(SIGNS)] |= kernel.SIGN
-    keyed = sorted((kernel.stop_word_key(word[0], len(word)), word) for word in {word.encode() for word in stop_words})
-    keys = np.array([key for key, _ in keyed], np.int64)
-    return KernelTables(
-        classes=classes,
-        buckets=np.searchsorted(keys, np.arange(kernel.KEYS + 1)).astype(np.int32),
-        stop_offsets=np.cumsum([0, *(len(word) for _, word in keyed)], dtype=np.int32),
-        stop_bytes=np.frombuffer(b"".join(word for _, word in keyed), np.uint8),
+def stop_word_table(lists: Sequence[Iterable[str]]) -> StopWords:
+    """Return the table of lists of stop words; order and repetitions within a list make no difference."""
+    sizes, buckets = [], []
+    numbered: list[bytes] = []
+    for listed in lists:
+        keyed = sorted((kernel.stop_word_key(word[0], len(word)), word) for word in {word.encode() for word in listed})
+        keys = np.array([key for key, _ in keyed], np.int64)
+        buckets.append(len(numbered) + np.searchsorted(keys, np.arange(kernel.KEYS + 1)))
+        sizes.append(len(keyed))
+        numbered += [word for _, word in keyed]
+    return StopWords(
+        sizes=np.array(sizes, np.int64),
+        buckets=np.array(buckets, np.int32),
+        offsets=np.cumsum([0, *map(len, numbered)], dtype=np.int32),
+        data=np.frombuffer(b"".join(numbered), np.uint8),
     )
 
 
-def quotient(numerators: npt.NDArray[np.int64], denominators: npt.NDArray[np.int64]) -> pa.Array:
-    """Return the quotients as float64, null where the denominator is 0."""
-    return pa.array(numerators / np.maximum(denominators, 1), mask=denominators == 0)
+def count_words_and_lines(
+    statistics: TextStatistics, preset: Preset, stop_words: StopWords, chosen: npt.NDArray[np.int64]
+) -> Mapping[str, npt.NDArray[np.int64]]:
+    """Return all counts by name, int64[n] each; ``chosen`` holds the number of each text's list of stop words."""
+    counts = kernel.sweep(*statistics, code_point_classes(), preset == "datatrove-0.10", *stop_words, chosen)
+    return {"tokens": statistics.words(), "lines": statistics.lines(), **dict(zip(kernel.COUNTS, counts, strict=True))}
 
 
-def count_text(text: str, preset: Preset, stop_words: Iterable[str]) -> list[int]:
-    """Return what the kernel counts in one text, in the order of its rows: the plain-Python reference."""
+def count_text(text: str, preset: Preset, stop_words: Iterable[str]) -> dict[str, int]:
+    """Return the counts of one text by name: the plain-Python reference."""
     classes = code_point_classes()
     is_punctuation = punctuation(preset)
     tokens = words(text)
     content = [token for token in tokens if not all(is_punctuation[ord(character)] for character in token)]
     stripped = [line.strip(_white_space()) for line in lines(text)]
-    return [
-        len(tokens),
-        len(content),
-        sum(map(len, content)),
-        sum(any(classes[ord(character)] & LETTER for character in token) for token in tokens),
-        text.count("#"),
-        text.count("...") + text.count("…"),
-        len(stripped),
-        sum(line.startswith(("•", "-")) for line in stripped),
-        sum(line.endswith(("...", "…")) for line in stripped),
-        len(set(stop_words).intersection(tokens)),
-    ]
+    return {
+        "tokens": len(tokens),
+        "lines": len(stripped),
+        "words": len(content),
+        "word_characters": sum(map(len, content)),
+        "alphabetic_tokens": sum(any(classes[ord(character)] & LETTER for character in token) for token in tokens),
+        "unspaced_tokens": sum(bool(classes[ord(token[0])] & UNSPACED) for token in tokens),
+        "hashes": text.count("#"),
+        "ellipses": text.count("...") + text.count("…"),
+        "bullet_lines": sum(line.startswith(("•", "-")) for line in stripped),
+        "ellipsis_lines": sum(line.endswith(("...", "…")) for line in stripped),
+        "stop_words": len(set(stop_words).intersection(tokens)),
+    }

@@ -1,4 +1,4 @@
-"""What the Gopher quality rules count, in one sweep over the bytes of a batch."""
+"""What the Gopher quality rules count in words and lines, compiled."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ import numpy.typing as npt
 
 from corpus.jit import inlined, kernel
 from corpus.text import Bytes, Offsets
-from corpus.text_kernel import BYTES, CLASSES, OFFSETS, ROWS, decode, line_break_length, pointer, scan_word
-from corpus.unicode_tables import LETTER, LINE_BREAK, OWN_BITS, SEPARATOR, WHITE_SPACE, Classes
+from corpus.text_kernel import BYTES, CLASSES, OFFSETS, decode, pointer
+from corpus.text_statistics_kernel import CONTENT, DATATROVE_CONTENT, SIGN, STATISTICS, Table, stripped
+from corpus.unicode_tables import LETTER, UNSPACED, Classes
 
-CONTENT = 1 << OWN_BITS
-"""Class bit of the code points that make a token a word: all that the preset does not take for punctuation."""
-SIGN = 1 << OWN_BITS + 1
-"""Class bit of ``#``, ``.`` and ``…``, for which a token that has one is read again."""
-
-# Rows of the table of counts.
-TOKENS, WORDS, WORD_CHARACTERS, ALPHABETIC_TOKENS, HASHES, ELLIPSES = 0, 1, 2, 3, 4, 5
-LINES, BULLET_LINES, ELLIPSIS_LINES, STOP_WORDS = 6, 7, 8, 9
-STATISTICS = 10
+COUNTS = (
+    *("words", "word_characters", "alphabetic_tokens", "unspaced_tokens", "hashes", "ellipses"),
+    *("bullet_lines", "ellipsis_lines", "stop_words"),
+)
+"""What the rows of the table of counts are."""
+WORDS, WORD_CHARACTERS, ALPHABETIC, UNSPACED_TOKENS, HASHES, ELLIPSES = 0, 1, 2, 3, 4, 5
+BULLET_LINES, ELLIPSIS_LINES, STOP_WORDS = 6, 7, 8
 
 HASH, FULL_STOP, HYPHEN, BULLET, ELLIPSIS = 0x23, 0x2E, 0x2D, 0x2022, 0x2026
 ELLIPSIS_BYTES = 3
@@ -33,9 +32,11 @@ def stop_word_key(lead: int, length: int) -> int:
 
 
 @inlined
-def find_stop_word(data: Bytes, start: int, end: int, buckets: Offsets, offsets: Offsets, words: Bytes) -> int:
+def find_stop_word(
+    data: Bytes, start: int, end: int, buckets: Table, first_bucket: int, offsets: Table, words: Bytes
+) -> int:
     """Return the number of the stop word that stands between two byte positions, -1 if it is none."""
-    key = stop_word_key(int(data[start]), end - start)
+    key = first_bucket + stop_word_key(int(data[start]), end - start)
     for number in range(buckets[key], buckets[key + 1]):
         first = offsets[number]
         if offsets[number + 1] - first == end - start:
@@ -48,8 +49,8 @@ def find_stop_word(data: Bytes, start: int, end: int, buckets: Offsets, offsets:
 
 
 @inlined
-def count_signs(data: Bytes, start: int, end: int) -> tuple[int, int, bool]:
-    """Return the hash signs and the ellipses of a word, and whether it ends with an ellipsis.
+def count_signs(data: Bytes, start: int, end: int) -> tuple[int, int]:
+    """Return the hash signs and the ellipses of a word.
 
     An ellipsis is ``…`` or three full stops; four full stops are one ellipsis, six are two.
     """
@@ -63,96 +64,105 @@ def count_signs(data: Bytes, start: int, end: int) -> tuple[int, int, bool]:
         if code_point == ELLIPSIS or stops == ELLIPSIS_BYTES:
             ellipses += 1
             stops = 0
+    return hashes, ellipses
+
+
+@inlined
+def ends_with_ellipsis(data: Bytes, start: int, end: int) -> bool:
+    """Say whether ``…`` or three full stops come last."""
     last = end - ELLIPSIS_BYTES
     if last < start:
-        return hashes, ellipses, False
-    if data[end - 1] == FULL_STOP:
-        return hashes, ellipses, data[end - 2] == FULL_STOP and data[last] == FULL_STOP
-    return hashes, ellipses, data[last] == 0xE2 and data[last + 1] == 0x80 and data[last + 2] == 0xA6
+        return False
+    first, second, third = data[last], data[last + 1], data[last + 2]
+    if third == FULL_STOP:
+        return bool(first == FULL_STOP and second == FULL_STOP)
+    return bool(first == 0xE2 and second == 0x80 and third == 0xA6)
 
 
-@kernel(f"int64[:, ::1]({OFFSETS}, {BYTES}, {ROWS}, {CLASSES}, {OFFSETS}, {OFFSETS}, {BYTES})")
+@kernel(
+    f"int64[:, ::1]({STATISTICS}, {CLASSES}, boolean, int64[::1], int32[:, ::1], {OFFSETS}, {BYTES}, "
+    "Array(int64, 1, 'C', True))"
+)
 def sweep(
     offsets: Offsets,
     data: Bytes,
-    rows: npt.NDArray[np.bool_],
+    characters: npt.NDArray[np.int64],
+    word_firsts: npt.NDArray[np.int64],
+    word_starts: Table,
+    word_ends: Table,
+    word_characters: Table,
+    word_classes: Classes,
+    line_firsts: npt.NDArray[np.int64],
+    line_starts: Table,
+    line_ends: Table,
+    line_words: Table,
     classes: Classes,
-    buckets: Offsets,
-    stop_offsets: Offsets,
+    as_datatrove: bool,
+    stop_sizes: npt.NDArray[np.int64],
+    stop_buckets: npt.NDArray[np.int32],
+    stop_offsets: Table,
     stop_bytes: Bytes,
+    chosen: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.int64]:
     """Return the counts of each text.
 
     Args:
-        offsets: int32[n + 1] of the texts in ``data``.
-        data: UTF-8.
-        rows: bool[n], the texts to look at; the counts of others are 0.
-        classes: class bits of the code points, with ``CONTENT`` and ``SIGN``.
-        buckets: int32[KEYS + 1], the numbers of the first stop words of each ``stop_word_key``.
-        stop_offsets: int32[k + 1] of the k stop words, in the order of their keys, in ``stop_bytes``.
-        stop_bytes: UTF-8.
+        offsets to line_words: ``corpus.text_statistics.TextStatistics``.
+        classes: class bits of the code points.
+        as_datatrove: take for punctuation what datatrove 0.10 does, or what thresher-1 does.
+        stop_sizes, stop_buckets, stop_offsets, stop_bytes: ``filters.gopher_counts.StopWords``.
+        chosen: the number of each text's list of stop words.
 
     Returns:
-        int64[STATISTICS, n], one contiguous row per statistic.
+        int64[len(COUNTS), n], one contiguous row per count.
     """
-    counts = np.zeros((STATISTICS, len(rows)), np.int64)
+    counts = np.zeros((len(COUNTS), len(chosen)), np.int64)
     text, table = pointer(data), pointer(classes)
-    bucket_table, stop_table, stop_text = pointer(buckets), pointer(stop_offsets), pointer(stop_bytes)
+    starts, ends, before, bits = (
+        pointer(word_starts),
+        pointer(word_ends),
+        pointer(word_characters),
+        pointer(word_classes),
+    )
+    buckets, stop_table, stop_text = pointer(stop_buckets), pointer(stop_offsets), pointer(stop_bytes)
+    content = DATATROVE_CONTENT if as_datatrove else CONTENT
     last_seen = np.full(len(stop_offsets) - 1, -1, np.int64)
-    for row in range(len(rows)):
-        if not rows[row]:
-            continue
-        tokens = words = word_characters = alphabetic = hashes = ellipses = stop_words = 0
-        lines = bullet_lines = ellipsis_lines = 0
-        position, end = int(offsets[row]), int(offsets[row + 1])
-        line_start = position
-        blank, bullet, ellipsis_last = True, False, False
-        while position < end:
-            code_point, size = decode(text, position)
-            found = int(table[code_point])
-            if found & SEPARATOR:
-                if found & LINE_BREAK:
-                    lines += 1
-                    bullet_lines += bullet
-                    ellipsis_lines += ellipsis_last
-                    blank, bullet, ellipsis_last = True, False, False
-                    position += line_break_length(text, position, end, size)
-                    line_start = position
-                    continue
-                if not found & WHITE_SPACE:  # a zero-width space, which stripping a line leaves where it is
-                    blank, ellipsis_last = False, False
-                position += size
-                continue
-            if blank:
-                blank = False
-                bullet = code_point in (HYPHEN, BULLET)
-            start = position
-            position, characters, flags = scan_word(text, start, end, table)
-            tokens += 1
+    for row in range(len(chosen)):
+        first, last = word_firsts[row], word_firsts[row + 1]
+        words = characters_of_words = alphabetic = unspaced = hashes = ellipses = 0
+        for word in range(first, last):
+            flags = bits[word]
             alphabetic += (flags & LETTER) != 0
-            if flags & CONTENT:
+            unspaced += (flags & UNSPACED) != 0
+            if flags & content:
                 words += 1
-                word_characters += characters
-            ellipsis_last = False
+                characters_of_words += before[word + 1] - before[word]
             if flags & SIGN:
-                more_hashes, more_ellipses, ellipsis_last = count_signs(text, start, position)
+                more_hashes, more_ellipses = count_signs(text, starts[word], ends[word])
                 hashes += more_hashes
                 ellipses += more_ellipses
-            number = find_stop_word(text, start, position, bucket_table, stop_table, stop_text)
+        stop_words, listed = 0, stop_sizes[chosen[row]]
+        first_bucket = chosen[row] * (KEYS + 1)
+        for word in range(first, last):
+            if stop_words == listed:
+                break
+            number = find_stop_word(text, starts[word], ends[word], buckets, first_bucket, stop_table, stop_text)
             if number >= 0 and last_seen[number] != row:
                 last_seen[number] = row
                 stop_words += 1
-        if line_start < end:
-            lines += 1
-            bullet_lines += bullet
-            ellipsis_lines += ellipsis_last
-        counts[TOKENS, row] = tokens
+        bullet_lines = ellipsis_lines = 0
+        for line in range(line_firsts[row], line_firsts[row + 1]):
+            start, end = stripped(text, line_starts[line], line_ends[line], table)
+            if start < end:
+                code_point, _ = decode(text, start)
+                bullet_lines += code_point in (HYPHEN, BULLET)
+                ellipsis_lines += ends_with_ellipsis(text, start, end)
         counts[WORDS, row] = words
-        counts[WORD_CHARACTERS, row] = word_characters
-        counts[ALPHABETIC_TOKENS, row] = alphabetic
+        counts[WORD_CHARACTERS, row] = characters_of_words
+        counts[ALPHABETIC, row] = alphabetic
+        counts[UNSPACED_TOKENS, row] = unspaced
         counts[HASHES, row] = hashes
         counts[ELLIPSES, row] = ellipses
-        counts[LINES, row] = lines
         counts[BULLET_LINES, row] = bullet_lines
         counts[ELLIPSIS_LINES, row] = ellipsis_lines
         counts[STOP_WORDS, row] = stop_words

@@ -6,59 +6,34 @@ appendix A.1, table A1. Reference implementation: ``GopherRepetitionFilter`` of 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from corpus.stages import (
-    Off,
-    RecordStage,
-    Rule,
-    Signal,
-    StageConfig,
-    Test,
-    TextBatch,
-    TextField,
-    stage,
-    threshold_rules,
-)
+from corpus.stages import Off, TextBatch, TextField, stage
+from filters.counting import BY_LANGUAGE, CountingConfig, CountingStage, Limits, Measure, Preset, Share
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-Preset = Literal["thresher-1", "datatrove-0.10"]
-Share = Annotated[float, Field(ge=0, le=1)]
-
-SIGNALS = (
-    ("duplicate_paragraphs", "Share of paragraphs that occurred before in the text."),
-    ("duplicate_paragraph_characters", "Characters of these paragraphs, as a share of the text."),
-    ("duplicate_lines", "Share of lines that occurred before in the text."),
-    ("duplicate_line_characters", "Characters of these lines, as a share of the text."),
-    *(
-        (f"top_{size}_gram_characters", f"Characters of the most frequent run of {size} words, as a share of the text.")
-        for size in (2, 3, 4)
-    ),
-    *(
-        (
-            f"duplicate_{size}_gram_characters",
-            f"Characters of runs of {size} words that occurred before, as a share of the text.",
-        )
-        for size in (5, 6, 7, 8, 9, 10)
-    ),
-)
-
-# Config field, signal, test: in the order in which datatrove asks.
-RULES: tuple[tuple[str, str, Test], ...] = tuple((f"maximum_{name}", name, "at_most") for name, _ in SIGNALS)
+    import numpy as np
+    import numpy.typing as npt
 
 
-class GopherRepetitionConfig(StageConfig):
-    """Settings of ``gopher_repetition``: each rule's limit, or "off". The defaults are those of the paper."""
+def _top(size: int) -> Measure:
+    name = f"top_{size}_gram_characters"
+    description = f"Characters of the most frequent run of {size} words, as a share of the text."
+    return Measure(name, name, "characters", description)
 
-    preset: Preset = Field(
-        default="thresher-1",
-        description="How repetition is counted: by words, each once (thresher-1), or exactly as datatrove 0.10 does.",
-    )
-    field: TextField | None = Field(default=None, description="Field that is judged; default the response of a pair.")
+
+def _duplicate(size: int) -> Measure:
+    name = f"duplicate_{size}_gram_characters"
+    description = f"Characters of runs of {size} words that occurred before, as a share of the text."
+    return Measure(name, name, "characters", description)
+
+
+class GopherRepetitionLimits(Limits):
+    """The limit of each rule of ``gopher_repetition``, or "off". The defaults are those of the paper."""
+
     maximum_duplicate_paragraphs: Share | Off = Field(default=0.3, description="Largest share of repeated paragraphs.")
     maximum_duplicate_paragraph_characters: Share | Off = Field(
         default=0.2, description="Largest share of characters in repeated paragraphs."
@@ -82,8 +57,19 @@ class GopherRepetitionConfig(StageConfig):
     maximum_duplicate_10_gram_characters: Share | Off = Field(default=0.1, description="The same for 10 words.")
 
 
+class GopherRepetitionConfig(GopherRepetitionLimits, CountingConfig):
+    """Settings of ``gopher_repetition``: each rule's limit, or "off". The defaults are those of the paper."""
+
+    preset: Preset = Field(
+        default="thresher-1",
+        description="How repetition is counted: by words, each once (thresher-1), or exactly as datatrove 0.10 does.",
+    )
+    field: TextField | None = Field(default=None, description="Field that is judged; default the response of a pair.")
+    by_language: dict[str, GopherRepetitionLimits] = Field(default={}, description=BY_LANGUAGE)
+
+
 @stage("gopher_repetition")
-class GopherRepetition(RecordStage):
+class GopherRepetition(CountingStage):
     """Drops texts that repeat themselves, by thirteen shares.
 
     Words are those of ``corpus.text.words``. A line, paragraph or run of words is a duplicate where it occurs for the
@@ -118,39 +104,42 @@ class GopherRepetition(RecordStage):
     Config = GopherRepetitionConfig
     summary = "Repetition rules of the Gopher paper: repeated lines, paragraphs and runs of words."
     config: GopherRepetitionConfig
-
-    def signals(self) -> tuple[Signal, ...]:
-        """Return the thirteen shares."""
-        return tuple(Signal(name, "float64", description) for name, description in SIGNALS)
-
-    def rules(self) -> tuple[Rule, ...]:
-        """Return the rules that are on, in datatrove's order."""
-        return threshold_rules(self.config, RULES)
+    MEASURES = (
+        Measure(
+            "duplicate_paragraphs",
+            "duplicate_paragraphs",
+            "paragraphs",
+            "Share of paragraphs that occurred before in the text.",
+        ),
+        Measure(
+            "duplicate_paragraph_characters",
+            "duplicate_paragraph_characters",
+            "characters",
+            "Characters of these paragraphs, as a share of the text.",
+        ),
+        Measure("duplicate_lines", "duplicate_lines", "lines", "Share of lines that occurred before in the text."),
+        Measure(
+            "duplicate_line_characters",
+            "duplicate_line_characters",
+            "characters",
+            "Characters of these lines, as a share of the text.",
+        ),
+        *map(_top, (2, 3, 4)),
+        *map(_duplicate, (5, 6, 7, 8, 9, 10)),
+    )
+    # In the order in which datatrove asks.
+    RULES = tuple((f"maximum_{measure.signal}", measure.signal, "at_most") for measure in MEASURES)
 
     def prepare(self) -> None:
-        """Load the kernel."""
+        """Load the kernels."""
         import filters.repetition_counts  # noqa: F401
+        from corpus.text_statistics import statistics_classes
 
-    def measure(self, batch: TextBatch) -> dict[str, pa.Array]:
-        """Return the thirteen signals of each text."""
-        import numpy as np
-        import pyarrow as pa
+        statistics_classes()
 
-        from filters import repetition_kernel as statistic
-        from filters.repetition_counts import count_batch
+    def count(self, batch: TextBatch) -> Mapping[str, npt.NDArray[np.int64]]:
+        """Return what the rules count in each text."""
+        from corpus.text_statistics import text_statistics
+        from filters.repetition_counts import count_repetitions
 
-        counts = count_batch(batch.texts, batch.alive, self.config.preset)
-        quotients = {
-            "duplicate_paragraphs": (statistic.DUPLICATE_PARAGRAPHS, statistic.PARAGRAPHS),
-            "duplicate_paragraph_characters": (statistic.DUPLICATE_PARAGRAPH_CHARACTERS, statistic.CHARACTERS),
-            "duplicate_lines": (statistic.DUPLICATE_LINES, statistic.LINES),
-            "duplicate_line_characters": (statistic.DUPLICATE_LINE_CHARACTERS, statistic.CHARACTERS),
-        }
-        for size in range(statistic.FIRST_TOP, statistic.LAST_DUPLICATE + 1):
-            kind = "top" if size <= statistic.LAST_TOP else "duplicate"
-            row = (statistic.TOP_GRAMS if kind == "top" else statistic.DUPLICATE_GRAMS) + size
-            quotients[f"{kind}_{size}_gram_characters"] = (row, statistic.CHARACTERS)
-        return {
-            name: pa.array(counts[part] / np.maximum(counts[whole], 1), mask=counts[whole] == 0)
-            for name, (part, whole) in quotients.items()
-        }
+        return count_repetitions(text_statistics(batch), self.config.preset)

@@ -4,44 +4,46 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from corpus.text import Bytes, Offsets, lines, text_buffers, words
+from corpus.text import Bytes, lines, words
+from corpus.text_statistics import TextStatistics
 from corpus.unicode_tables import WHITE_SPACE, code_point_classes
 from filters import repetition_kernel as kernel
-from filters.repetition import Preset
+from filters.counting import Preset
 
-Scratch = tuple[npt.NDArray[np.int32], Bytes, npt.NDArray[np.int32], npt.NDArray[np.int64], Bytes]
+Scratch = tuple[npt.NDArray[np.int32], Bytes, npt.NDArray[np.int32], Bytes, npt.NDArray[np.int64], Bytes]
 
 
-def scratch(offsets: Offsets) -> Scratch:
+def scratch(statistics: TextStatistics) -> Scratch:
     """Return the memory that the sweep works in, enough for the longest text; pages that it never needs stay unused."""
-    longest = int(np.diff(offsets).max(initial=0))
-    most = longest // 2 + 3  # words, or parts between line feeds
+    most = int(max(statistics.words().max(initial=0), statistics.lines().max(initial=0))) + 3
     places = np.empty((kernel.GROUP_ENDS + 1, most), np.int32)
+    table = np.empty(4 * most + 2, np.int32)
     return (
         places,
         places[kernel.NUMBERS].view(np.uint8),
-        np.empty(4 * most + 2, np.int32),
-        np.empty(most, np.int64),
-        np.empty(longest + 1, np.uint8),
+        table,
+        table.view(np.uint8),
+        np.empty((2, most), np.int64),
+        np.empty(int(np.diff(statistics.offsets).max(initial=0)) + 8, np.uint8),
     )
 
 
-def count_batch(texts: pa.StringArray, alive: npt.NDArray[np.bool_], preset: Preset) -> npt.NDArray[np.int64]:
-    """Return what the kernel counts in n texts: int64[STATISTICS, n]."""
-    offsets, data = text_buffers(texts)
+def count_repetitions(statistics: TextStatistics, preset: Preset) -> Mapping[str, npt.NDArray[np.int64]]:
+    """Return all counts by name, int64[n] each."""
     as_datatrove = preset == "datatrove-0.10"
-    return kernel.sweep(offsets, data, alive, code_point_classes(), as_datatrove, *scratch(offsets))
+    counts = kernel.sweep(*statistics, code_point_classes(), as_datatrove, *scratch(statistics))
+    return dict(zip(kernel.COUNTS, counts, strict=True))
 
 
-def count_text(text: str, preset: Preset) -> list[int]:
-    """Return what the kernel counts in one text, in the order of its rows: the plain-Python reference."""
-    return _count_as_datatrove(text) if preset == "datatrove-0.10" else _count(text)
+def count_text(text: str, preset: Preset) -> dict[str, int]:
+    """Return the counts of one text by name: the plain-Python reference."""
+    counts = _count_as_datatrove(text) if preset == "datatrove-0.10" else _count(text)
+    return dict(zip(kernel.COUNTS, counts, strict=True))
 
 
 def _count(text: str) -> list[int]:

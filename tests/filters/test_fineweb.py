@@ -9,14 +9,14 @@ from pydantic import ValidationError
 
 from corpus.stages import TextBatch, known_stages
 from corpus.text import words
-from corpus.unicode_tables import code_points
 from corpus.verdicts import failures, first_rule
-from filters.fineweb import RULES, FineWebQuality, FineWebQualityConfig
-from filters.fineweb_counts import TERMINAL_PUNCTUATION, count_batch, count_text
+from filters.fineweb import FineWebQuality, FineWebQualityConfig
+from filters.fineweb_counts import count_text
+from tests.filters.counting import by_text
 from tests.filters.texts import HOSTILE, TEXTS, real_texts
 
 PRESETS = ("thresher-1", "datatrove-0.10")
-OFF: dict[str, Any] = {name: "off" for name, _, _ in RULES}
+OFF: dict[str, Any] = {name: "off" for name, _, _ in FineWebQuality.RULES}
 # datatrove's reason for each rule, and the parameter that limits it there.
 REASONS = {
     "minimum_punctuated_lines": ("line_punct_ratio", "line_punct_thr"),
@@ -47,10 +47,10 @@ def real() -> list[str]:
 
 
 def assert_kernel_equals_reference(texts: Sequence[str], short_line_length: int = 30) -> None:
-    array, alive = pa.array(texts, pa.string()), np.ones(len(texts), np.bool_)
+    batch = TextBatch(pa.array(texts, pa.string()), np.ones(len(texts), np.bool_))
     for preset in PRESETS:
-        counts = count_batch(array, alive, preset, short_line_length).T.tolist()
-        assert counts == [count_text(text, preset, short_line_length) for text in texts]
+        stage = made(preset=preset, short_line_length=short_line_length)
+        assert by_text(stage.count(batch)) == [count_text(text, preset, short_line_length) for text in texts]
 
 
 @given(TEXTS, TEXTS)
@@ -104,11 +104,6 @@ def test_preset_gives_verdict_and_reason_of_datatrove(
     found = verdicts(stage, measured(stage, texts))
     assert found == [expected(text) for text in texts]
     assert len(set(found)) >= 2
-
-
-def test_terminal_punctuation_is_that_of_datatrove() -> None:
-    text = pytest.importorskip("datatrove.utils.text")
-    assert set(map(chr, code_points(TERMINAL_PUNCTUATION).tolist())) == text.TERMINAL_PUNCTUATION
 
 
 def test_presets_differ_as_documented() -> None:

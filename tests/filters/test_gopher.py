@@ -17,12 +17,13 @@ from corpus.errors import UsageError
 from corpus.stages import TextBatch, known_stages
 from corpus.text import words
 from corpus.verdicts import failures, first_rule
-from filters.gopher import RULES, STOP_WORDS, GopherQuality, GopherQualityConfig
-from filters.gopher_counts import count_text, punctuation
+from filters.gopher import STOP_WORDS, GopherQuality, GopherQualityConfig
+from filters.gopher_counts import count_text
+from tests.filters.counting import by_text
 
 SHARED = Path(__file__).parents[2].parent / "shared"
 PRESETS = ("thresher-1", "datatrove-0.10")
-OFF: dict[str, Any] = {name: "off" for name, _, _ in RULES}
+OFF: dict[str, Any] = {name: "off" for name, _, _ in GopherQuality.RULES}
 
 # datatrove's reason for each rule, and the parameter that limits it there.
 REASONS = {
@@ -134,7 +135,7 @@ def assert_kernel_equals_reference(texts: Sequence[str]) -> None:
         stage = made(preset=preset, stop_words=stop_words)
         batch = TextBatch(pa.array(texts, pa.string()), np.ones(len(texts), np.bool_))
         expected = [count_text(text, preset, stop_words) for text in texts]
-        assert stage.count(batch).T.tolist() == expected
+        assert by_text(stage.count(batch)) == expected
 
 
 @given(st.lists(TEXTS, max_size=4))
@@ -219,11 +220,6 @@ def test_preset_agrees_with_datatrove_where_no_word_has_content(monkeypatch: pyt
     assert found == ["kept", "maximum_hash_ratio", "maximum_ellipsis_ratio", "minimum_mean_word_length"]
 
 
-def test_punctuation_of_the_preset_is_that_of_datatrove() -> None:
-    text = pytest.importorskip("datatrove.utils.text")
-    assert set(map(chr, np.flatnonzero(punctuation("datatrove-0.10")).tolist())) == text.PUNCTUATION_SET
-
-
 def test_presets_differ_in_punctuation_only() -> None:
     text = "→ € • \ufeff １ word"
     ours, theirs = (measured(made(preset=preset), [text]) for preset in PRESETS)
@@ -272,6 +268,23 @@ def test_case_q03_words_without_spaces(preset: str) -> None:
     }
     assert all(low <= count[key] <= high for key, (low, high) in bounds.items()), count
     assert abs(count["th1"] - count["zwsp"]) <= 19
+    unspaced = dict(zip(ids, signals["unspaced_words"].to_pylist(), strict=True))
+    assert {key for key in ids if unspaced[key] > 0.5} == {"zh1", "zh2", "ja1", "th1", "zwsp", "mix"}
+    assert unspaced["ko1"] == unspaced["ko2"] == 0
+
+
+def test_limits_of_a_language_without_spaces_keep_its_texts() -> None:
+    _, ids, texts = case("q03-words-without-spaces")
+    chinese = {"minimum_mean_word_length": "off", "stop_words": ["的", "是", "在"], "minimum_stop_words": 1}
+    stage = made(by_language={"zh": chinese})
+    text = texts[ids.index("zh1")]
+    signals = measured(stage, [text, text])
+    assert verdicts(stage, signals)[1] == "minimum_mean_word_length"
+    labels = pa.array(["zh", None])
+    batch = TextBatch(pa.array([text, text]), np.ones(2, np.bool_), languages=labels)
+    bits = failures(stage.rules(), stage.measure(batch), labels)
+    assert bits[0] == 0
+    assert bits[1] != 0
 
 
 def test_no_text_divides_by_zero() -> None:
@@ -298,6 +311,7 @@ def test_signals_of_one_text() -> None:
         "ellipsis_lines": 3 / 4,
         "alphabetic_words": 8 / 13,
         "stop_words": 2,
+        "unspaced_words": 2 / 13,
     }
 
 
@@ -324,7 +338,7 @@ def test_stage_is_found_and_declares_what_it_measures() -> None:
         declared
     )
     assert [rule.name for rule in stage.rules()] == list(REASONS)
-    assert {rule.signal for rule in stage.rules()} == set(declared)
+    assert {rule.signal for rule in stage.rules()} | {"unspaced_words"} == set(declared)
 
 
 def test_rules_are_switched_off_one_by_one() -> None:

@@ -10,12 +10,13 @@ from pydantic import ValidationError
 from corpus.stages import TextBatch, known_stages
 from corpus.text import words
 from corpus.verdicts import failures, first_rule
-from filters.repetition import RULES, SIGNALS, GopherRepetition, GopherRepetitionConfig
-from filters.repetition_counts import count_batch, count_text
+from filters.repetition import GopherRepetition, GopherRepetitionConfig
+from filters.repetition_counts import count_text
+from tests.filters.counting import by_text
 from tests.filters.texts import HOSTILE, TEXTS, real_texts
 
 PRESETS = ("thresher-1", "datatrove-0.10")
-OFF: dict[str, Any] = {name: "off" for name, _, _ in RULES}
+OFF: dict[str, Any] = {name: "off" for name, _, _ in GopherRepetition.RULES}
 # datatrove's reason for each rule.
 REASONS = {
     "maximum_duplicate_paragraphs": "dup_para_frac",
@@ -48,10 +49,9 @@ def real() -> list[str]:
 
 
 def assert_kernel_equals_reference(texts: Sequence[str]) -> None:
-    array, alive = pa.array(texts, pa.string()), np.ones(len(texts), np.bool_)
+    batch = TextBatch(pa.array(texts, pa.string()), np.ones(len(texts), np.bool_))
     for preset in PRESETS:
-        counts = count_batch(array, alive, preset).T.tolist()
-        assert counts == [count_text(text, preset) for text in texts]
+        assert by_text(made(preset=preset).count(batch)) == [count_text(text, preset) for text in texts]
 
 
 @given(TEXTS, TEXTS)
@@ -168,7 +168,8 @@ def test_slices_nulls_and_masked_rows() -> None:
 def test_stage_is_found_and_declares_what_it_measures() -> None:
     assert known_stages()["gopher_repetition"] is GopherRepetition
     stage = made()
-    assert list(measured(stage, ["a"])) == [signal.name for signal in stage.signals()] == [name for name, _ in SIGNALS]
+    assert list(measured(stage, ["a"])) == [signal.name for signal in stage.signals()]
+    assert [f"maximum_{signal.name}" for signal in stage.signals()] == list(REASONS)
     assert [rule.name for rule in stage.rules()] == list(REASONS)
     assert made(**OFF).rules() == ()
     for name in REASONS:
