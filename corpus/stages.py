@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
@@ -200,6 +200,18 @@ class RecordStage(Stage):
     def judge(self, batch: TextBatch) -> Judgement:
         """Return the signals, and what else the stage found."""
         return Judgement(self.measure(batch))
+
+    def notice_counts(self, signals: Mapping[str, pa.Array]) -> dict[str, int]:
+        """Return what the stage has to remark on the texts that entered it, as sums over batches; by default nothing.
+
+        Args:
+            signals: the stage's signals on these texts.
+        """
+        return {}
+
+    def notices(self, counts: Mapping[str, int]) -> list[str]:
+        """Return the sentences for the report, given the sums of ``notice_counts`` and of ``entered``."""
+        return []
 
 
 EDIT_SIGNALS = (

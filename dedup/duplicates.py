@@ -132,6 +132,17 @@ class DuplicateStage(CorpusStage):
     def shingle_sets(self, texts: pa.StringArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
         """Return offsets int64[n + 1] and sorted hashes of the shingle sets of n texts."""
 
+    def warnings(self) -> list[str]:
+        """Return what to say of the settings.
+
+        One small study (arXiv 2411.15821, on TinyStories) found a little more accuracy with a duplication of 0.25, and
+        40 % less with 1.0.
+        """
+        shares = [self.config.budget, *(self.config.groups.values.values() if self.config.groups else ())]
+        if max(shares) < WARN_FROM:
+            return []
+        return [f"duplication_budget is {max(shares):g}: so much repetition is known to make models worse"]
+
     def summary_details(self) -> Mapping[str, Any]:
         """Return what else the report says of the stage as a whole."""
         return {}
@@ -155,6 +166,13 @@ class DuplicateStage(CorpusStage):
     def curated_columns(self) -> Mapping[str, str]:
         """Return the columns of the cluster."""
         return {name: name for name in ("cluster_id", "cluster_size", "copy_index")}
+
+    def prepare(self) -> None:
+        """Load the tokenizer, so that a file that is none is found before anything is read. Raises UsageError."""
+        if self.config.budget_unit == "tokens":
+            from dedup.signature_tables import load_tokenizer
+
+            load_tokenizer(str(self.config.tokenizer))
 
     def fingerprint(self) -> Mapping[str, str]:
         """Return the digest of the tokenizer's file."""

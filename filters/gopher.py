@@ -29,6 +29,7 @@ from filters.counting import (
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+    import pyarrow as pa
 
     from filters.gopher_counts import StopWords
 
@@ -164,6 +165,22 @@ class GopherQuality(CountingStage):
                         "without spaces, and in scripts written without spaces it is a single letter"
                     )
         self._stop_words = stop_word_table(list(lists.values()))
+
+    def notice_counts(self, signals: Mapping[str, pa.Array]) -> dict[str, int]:
+        """Return how many texts are for the most part in scripts without spaces."""
+        import pyarrow.compute as pc
+
+        return {"unspaced_texts": pc.sum(pc.greater(signals["unspaced_words"], 0.5)).as_py() or 0}
+
+    def notices(self, counts: Mapping[str, int]) -> list[str]:
+        """Say where the limits are not made for the texts."""
+        if not counts["unspaced_texts"]:
+            return []
+        return [
+            f"in {counts['unspaced_texts']:,} of {counts['entered']:,} texts more than half of the words are single "
+            "letters of scripts without spaces (Han, Kana, Thai, Lao, Khmer, Burmese), and the limits are made for "
+            "words between spaces: set those of these languages under by_language"
+        ]
 
     def count(self, batch: TextBatch) -> Mapping[str, npt.NDArray[np.int64]]:
         """Return what the rules count in each text."""

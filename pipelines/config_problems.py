@@ -228,7 +228,8 @@ def _field_names(model: type[BaseModel], path: KeyPath) -> list[str]:
     for part in path:
         if isinstance(part, str):
             annotations = [found.model_fields[part].annotation for found in models if part in found.model_fields]
-            models = [inner for annotation in annotations for inner in _models_in(annotation)]
+            if annotations:  # else it is a key of a mapping, such as a language, and the models are those of its values
+                models = [inner for annotation in annotations for inner in _models_in(annotation)]
     return [name for found in models for name in found.model_fields]
 
 

@@ -24,7 +24,6 @@ from apache_beam import pvalue
 
 from corpus.batch import first_row_id
 from corpus.batch_layout import MAX_ROWS, ROW_BITS
-from corpus.errors import ThresherError
 from corpus.folder import Folder
 from corpus.selection import pack_totals, unpack_totals
 from corpus.stages import Stage
@@ -36,20 +35,19 @@ from dedup.cluster_resolution import EDGES as EDGES_PREFIX
 from dedup.cluster_resolution import node_columns, pack_members, pack_nodes, resolve_clusters, unpack_members
 from dedup.cluster_verdicts import pack_selected
 from dedup.duplicates import DuplicateStage
-from dedup.nodes import hashes_of
+from dedup.nodes import earliest, hashes_of
 from dedup.proposals import pack_entries, propose
 from dedup.signature_tables import group_totals
 from dedup.staged import read_nodes, write_shingles, write_signatures
-from dedup.verification import Verifier, pack_edges, unpack_edges
-from pipelines.selection import MergeTotals, Selecting
+from dedup.verification import ANCHORS, Verifier, pack_edges, unpack_edges
+from pipelines.combining import PAIR_COUNTS, Forest, MergeTotals, Sum, SumCounts
+from pipelines.selection import Selecting
 from reports.closing import summary_name
 
 Keyed = tuple[int, bytes]
 
 CLIQUES, CANDIDATES, MEMBERS, EDGES, COUNTS = "cliques", "candidates", "members", "edges", "counts"
 VERDICTS, COPIES, TOTALS = "verdicts", "copies", "totals"
-PAIR_COUNTS = ("proposed", "verified", "at_threshold", "not_compared")
-SIDE_INPUT_BYTES = 64 << 20
 REFERENCE, ROWS = b"r", b"c"
 
 
@@ -126,7 +124,8 @@ class Propose(DuplicateStep):
 
     def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[Keyed | pvalue.TaggedOutput]:
         """Resolve the buckets of one partition."""
-        found = propose(element[1], self.stage.max_bucket)
+        first = partial(earliest, self.job.folder, self.name, self.priorities, ANCHORS)
+        found = propose(element[1], self.stage.max_bucket, first)
         yield from found.cliques
         for candidates in found.candidates:
             yield pvalue.TaggedOutput(CANDIDATES, candidates)
@@ -201,35 +200,6 @@ class Verify(DuplicateStep):
                 yield pvalue.TaggedOutput(MEMBERS, members)
 
 
-class Forest(beam.CombineFn):  # type: ignore[misc]
-    """Packed edges -> the packed forest of their components."""
-
-    def create_accumulator(self) -> bytes:
-        """Return the forest of nothing."""
-        return components.create()
-
-    def add_input(self, mutable_accumulator: bytes, element: bytes) -> bytes:
-        """Add edges."""
-        table = unpack_edges([element])
-        return components.add(mutable_accumulator, components.pack_pairs(table[:, 0], table[:, 1]))
-
-    def merge_accumulators(self, accumulators: Iterable[bytes]) -> bytes:
-        """Add forests."""
-        return components.merge(accumulators)
-
-    def extract_output(self, accumulator: bytes) -> bytes:
-        """Return the forest. Raises ThresherError where it is too large for the workers."""
-        forest = components.extract(accumulator)
-        if len(forest) > SIDE_INPUT_BYTES:
-            nodes = len(forest) // components.PAIR_BYTES
-            raise ThresherError(
-                f"{nodes:,} records have near-duplicates, more than the {SIDE_INPUT_BYTES // components.PAIR_BYTES:,} "
-                "whose clusters fit into one run; drop exact duplicates before, raise threshold, or set scope: source "
-                "and run the sources apart"
-            )
-        return forest
-
-
 class LabelEdges(DuplicateStep):
     """Edges -> (partition of their component, edges)."""
 
@@ -276,49 +246,6 @@ def negative(totals: bytes) -> bytes:
     """Return totals that take away what they had."""
     numbers, counts, weights = unpack_totals(totals)
     return pack_totals(numbers, -counts, -weights)
-
-
-class Sum(beam.CombineFn):  # type: ignore[misc]
-    """Numbers -> their sum; it is there once all of them are."""
-
-    def create_accumulator(self) -> int:
-        """Return 0."""
-        return 0
-
-    def add_input(self, mutable_accumulator: int, element: int) -> int:
-        """Add one number."""
-        return mutable_accumulator + element
-
-    def merge_accumulators(self, accumulators: Iterable[int]) -> int:
-        """Add sums."""
-        return sum(accumulators)
-
-    def extract_output(self, accumulator: int) -> int:
-        """Return the sum."""
-        return accumulator
-
-
-class SumCounts(beam.CombineFn):  # type: ignore[misc]
-    """Packed counts -> their sums."""
-
-    def create_accumulator(self) -> bytes:
-        """Return zeros."""
-        return np.zeros(len(PAIR_COUNTS), np.int64).tobytes()
-
-    def add_input(self, mutable_accumulator: bytes, element: bytes) -> bytes:
-        """Add counts."""
-        return self.merge_accumulators([mutable_accumulator, element])
-
-    def merge_accumulators(self, accumulators: Iterable[bytes]) -> bytes:
-        """Add any number."""
-        sums = np.zeros(len(PAIR_COUNTS), np.int64)
-        for data in accumulators:
-            sums += np.frombuffer(data, np.int64)
-        return sums.tobytes()
-
-    def extract_output(self, accumulator: bytes) -> bytes:
-        """Return the sums."""
-        return accumulator
 
 
 class WriteSummary(DuplicateStep):

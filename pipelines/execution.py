@@ -23,9 +23,10 @@ from corpus.filesystem import locate
 from corpus.folder import Folder
 from corpus.planning import plan_input
 from corpus.planning_types import InputPlan
-from corpus.stages import Stage
+from corpus.stages import RecordStage, Stage
 from corpus.staging import REFERENCE_BYTES
 from corpus.version import VERSION
+from dedup.duplicates import DuplicateStage
 from pipelines.config import RunConfig, dump_yaml, semantic_config
 from pipelines.passes import compile_passes
 from pipelines.run_folder import (
@@ -274,7 +275,7 @@ def _finish(
         "root": root,
         "files": file_states(plan),
         "left_out": list(plan.left_out),
-        "warnings": _warnings(config, plan, books),
+        "warnings": _warnings(config, plan, books, stages),
     }
     books.write(VERSION, semantic, config_hash(semantic), dump_yaml(semantic).encode(), details)
     if clean:
@@ -287,13 +288,21 @@ def _versions() -> dict[str, str]:
     return {"thresher": VERSION, **{name: metadata.version(name) for name in names}}
 
 
-def _warnings(config: RunConfig, plan: InputPlan, books: Books) -> list[str]:
+def _warnings(config: RunConfig, plan: InputPlan, books: Books, stages: Sequence[Stage]) -> list[str]:
     report = books.report
     warnings = [f"the column {name} of the input is called {new} in the output" for name, new in books.renamed.items()]
     for setting in books.columns_nobody_has:
         name = getattr(config.input, setting)
         if name is not None:
             warnings.append(f"no record has a value in {name}, the column that input.{setting} names")
+    entries = {entry["name"]: entry for entry in report["stages"]}
+    for stage in stages:
+        entry = entries[stage.name]
+        if isinstance(stage, RecordStage) and "notices" in entry:
+            counts = {**entry["notices"], "entered": entry["entered"]}
+            warnings.extend(f"{stage.name}: {sentence}" for sentence in stage.notices(counts))
+        if isinstance(stage, DuplicateStage):
+            warnings.extend(f"{stage.name}: {sentence}" for sentence in stage.warnings())
     if plan.left_out:
         warnings.append(f"{len(plan.left_out)} files were left out for their names, first {plan.left_out[0]}")
     if report["records"]["read"] == 0:

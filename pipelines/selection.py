@@ -17,51 +17,9 @@ from corpus import selection
 from corpus.batch_layout import ROW_BITS
 from corpus.selection_entries import Entries
 from corpus.selection_keys import Integers
+from pipelines.combining import MergeSamples, MergeTotals
 
 Limits = Callable[[bytes], tuple[Integers, Integers]]
-
-
-class MergeTotals(beam.CombineFn):  # type: ignore[misc]
-    """Packed totals -> their sum, packed."""
-
-    def create_accumulator(self) -> bytes:
-        """Return the totals of nothing."""
-        return selection.merge_totals([])
-
-    def add_input(self, mutable_accumulator: bytes, element: bytes) -> bytes:
-        """Add totals."""
-        return selection.merge_totals([mutable_accumulator, element])
-
-    def merge_accumulators(self, accumulators: Iterable[bytes]) -> bytes:
-        """Add any number."""
-        return selection.merge_totals(accumulators)
-
-    def extract_output(self, accumulator: bytes) -> bytes:
-        """Return the totals."""
-        return accumulator
-
-
-class MergeSamples(beam.CombineFn):  # type: ignore[misc]
-    """Packed samples -> all of them, packed."""
-
-    def __init__(self, width: int) -> None:
-        self.width = width
-
-    def create_accumulator(self) -> bytes:
-        """Return no sample."""
-        return selection.merge_samples([], self.width)
-
-    def add_input(self, mutable_accumulator: bytes, element: bytes) -> bytes:
-        """Add samples."""
-        return selection.merge_samples([mutable_accumulator, element], self.width)
-
-    def merge_accumulators(self, accumulators: Iterable[bytes]) -> bytes:
-        """Add any number."""
-        return selection.merge_samples(accumulators, self.width)
-
-    def extract_output(self, accumulator: bytes) -> bytes:
-        """Return the samples."""
-        return accumulator
 
 
 class Start(beam.DoFn):  # type: ignore[misc]

@@ -121,11 +121,14 @@ def _stage_counts(index: int, info: StageInfo, fates: Fates, characters: Any) ->
         "characters_out": int(after[stayed].sum()),
         "rules": rules,
     }
-    if isinstance(info.stage, CorpusStage):
+    if info.stage is not None:
         marks = {
             signal.name: fates.signal(info, signal.name).filter(pa.array(entered)) for signal in info.stage.signals()
         }
-        counts["duplicates"] = info.stage.summary_counts(marks, left[entered])
+        if isinstance(info.stage, CorpusStage):
+            counts["duplicates"] = info.stage.summary_counts(marks, left[entered])
+        elif isinstance(info.stage, RecordStage):
+            counts["notices"] = info.stage.notice_counts(marks)
     return counts, after
 
 

@@ -44,6 +44,8 @@ def build_report(counts: Counts, infos: Sequence[StageInfo], repeated_ids: int |
         found = entry.get("duplicates")
         numbers = {name: entry[name] for name in STAGE_COUNTS}
         stages.append({"name": info.name, **numbers, "rules": _rules(info, entry["rules"])})
+        if entry.get("notices"):
+            stages[-1]["notices"] = entry["notices"]
         if found is not None:
             leaders = found.get("leaders", 0)
             duplicates[info.name] = {**found, "achieved": found["copies_kept"] / leaders if leaders else 0.0}

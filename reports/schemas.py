@@ -30,7 +30,9 @@ def report_schema() -> dict[str, Any]:
             "name": {"type": "string"},
             **dict.fromkeys(STAGE_COUNTS, _COUNT),
             "rules": _map(_object({"first": _COUNT, "alone": _COUNT})),
-        }
+            "notices": _map(_COUNT),
+        },
+        ("notices",),
     )
     duplicates = dict.fromkeys(
         ("leaders", "clusters", "copies_available", "copies_kept", "limit", "leaders_dropped_later"), _COUNT

@@ -1,0 +1,131 @@
+"""What duplicate stages and selections sum up over all batches: packed bytes in, packed bytes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import apache_beam as beam
+import numpy as np
+
+from corpus import selection
+from corpus.errors import ThresherError
+from dedup import components
+from dedup.verification import unpack_edges
+
+PAIR_COUNTS = ("proposed", "verified", "at_threshold", "not_compared")
+SIDE_INPUT_BYTES = 64 << 20
+
+
+class MergeTotals(beam.CombineFn):  # type: ignore[misc]
+    """Packed totals -> their sum, packed."""
+
+    def create_accumulator(self) -> bytes:
+        """Return the totals of nothing."""
+        return selection.merge_totals([])
+
+    def add_input(self, mutable_accumulator: bytes, element: bytes) -> bytes:
+        """Add totals."""
+        return selection.merge_totals([mutable_accumulator, element])
+
+    def merge_accumulators(self, accumulators: Iterable[bytes]) -> bytes:
+        """Add any number."""
+        return selection.merge_totals(accumulators)
+
+    def extract_output(self, accumulator: bytes) -> bytes:
+        """Return the totals."""
+        return accumulator
+
+
+class MergeSamples(beam.CombineFn):  # type: ignore[misc]
+    """Packed samples -> all of them, packed."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+
+    def create_accumulator(self) -> bytes:
+        """Return no sample."""
+        return selection.merge_samples([], self.width)
+
+    def add_input(self, mutable_accumulator: bytes, element: bytes) -> bytes:
+        """Add samples."""
+        return selection.merge_samples([mutable_accumulator, element], self.width)
+
+    def merge_accumulators(self, accumulators: Iterable[bytes]) -> bytes:
+        """Add any number."""
+        return selection.merge_samples(accumulators, self.width)
+
+    def extract_output(self, accumulator: bytes) -> bytes:
+        """Return the samples."""
+        return accumulator
+
+
+class Forest(beam.CombineFn):  # type: ignore[misc]
+    """Packed edges -> the packed forest of their components."""
+
+    def create_accumulator(self) -> bytes:
+        """Return the forest of nothing."""
+        return components.create()
+
+    def add_input(self, mutable_accumulator: bytes, element: bytes) -> bytes:
+        """Add edges."""
+        table = unpack_edges([element])
+        return components.add(mutable_accumulator, components.pack_pairs(table[:, 0], table[:, 1]))
+
+    def merge_accumulators(self, accumulators: Iterable[bytes]) -> bytes:
+        """Add forests."""
+        return components.merge(accumulators)
+
+    def extract_output(self, accumulator: bytes) -> bytes:
+        """Return the forest. Raises ThresherError where it is too large for the workers."""
+        forest = components.extract(accumulator)
+        if len(forest) > SIDE_INPUT_BYTES:
+            nodes = len(forest) // components.PAIR_BYTES
+            raise ThresherError(
+                f"{nodes:,} records have near-duplicates, more than the {SIDE_INPUT_BYTES // components.PAIR_BYTES:,} "
+                "whose clusters fit into one run; drop exact duplicates before, raise threshold, or set scope: source "
+                "and run the sources apart"
+            )
+        return forest
+
+
+class Sum(beam.CombineFn):  # type: ignore[misc]
+    """Numbers -> their sum; it is there once all of them are."""
+
+    def create_accumulator(self) -> int:
+        """Return 0."""
+        return 0
+
+    def add_input(self, mutable_accumulator: int, element: int) -> int:
+        """Add one number."""
+        return mutable_accumulator + element
+
+    def merge_accumulators(self, accumulators: Iterable[int]) -> int:
+        """Add sums."""
+        return sum(accumulators)
+
+    def extract_output(self, accumulator: int) -> int:
+        """Return the sum."""
+        return accumulator
+
+
+class SumCounts(beam.CombineFn):  # type: ignore[misc]
+    """Packed counts -> their sums."""
+
+    def create_accumulator(self) -> bytes:
+        """Return zeros."""
+        return np.zeros(len(PAIR_COUNTS), np.int64).tobytes()
+
+    def add_input(self, mutable_accumulator: bytes, element: bytes) -> bytes:
+        """Add counts."""
+        return self.merge_accumulators([mutable_accumulator, element])
+
+    def merge_accumulators(self, accumulators: Iterable[bytes]) -> bytes:
+        """Add any number."""
+        sums = np.zeros(len(PAIR_COUNTS), np.int64)
+        for data in accumulators:
+            sums += np.frombuffer(data, np.int64)
+        return sums.tobytes()
+
+    def extract_output(self, accumulator: bytes) -> bytes:
+        """Return the sums."""
+        return accumulator
