@@ -41,7 +41,7 @@ SAMPLES = 16384
 """Expected number of samples of a round."""
 SAMPLES_PER_GROUP = 16
 """Where more groups than ``SAMPLES`` / 16 are sampled, so many for each on average."""
-MOST_SAMPLES = 131_072
+MOST_SAMPLES = 65_536
 """Expected number of samples of a round with any number of groups."""
 WHOLE = 32_768
 """Records of a shard; groups, or intervals, of no more than this are gathered without sampling."""

@@ -141,18 +141,16 @@ class Boundaries:
         Args:
             entries, indices: the records.
             exact: bool, one per index: true where records with the same words may lie on both sides.
-            longest: a longer id is cut after so many bytes; its boundary lies before all records that share them.
+            longest: a longer id is cut after so many bytes, so that its boundary lies somewhere before the record.
         """
         ids = entries.ids.take(indices[exact], longest)
         lengths = np.zeros(len(indices), np.int32)
         lengths[exact] = ids.lengths
-        cut = np.diff(entries.ids.offsets)[indices] > longest
-        row_ids = np.where(cut, -1, entries.row_ids[indices])
         return Boundaries(
             entries.groups[indices],
             entries.words[indices],
             np.where(exact, AT, AFTER),
-            np.where(exact, row_ids, 0),
+            np.where(exact, entries.row_ids[indices], 0),
             RecordIds.from_lengths(lengths, ids.data),
         )
 

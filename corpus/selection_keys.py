@@ -71,7 +71,7 @@ def group_numbers(values: pa.StringArray) -> Integers:
     Two of a million distinct values share a number with a probability below 1e-7; they would share one limit.
     """
     numbers = value_hashes(values).view(np.int64)
-    return np.where(values.is_null().to_numpy(zero_copy_only=False), NULL_GROUP, numbers) if len(values) else numbers
+    return np.where(values.is_null().to_numpy(zero_copy_only=False), NULL_GROUP, numbers)
 
 
 def group_number(value: str | None) -> int:
