@@ -68,7 +68,9 @@ def test_ready_made_configs_run_on_the_sample(
     assert main(["run", str(path), "--sample=0.05", "--output", str(output), "--direct_num_workers=1"]) == 0
     assert main(["verify", str(output)]) == 0
     records = json.loads((output / "report.json").read_text())["records"]
-    assert 0 < records["kept"] < records["read"]
+    assert records["kept"] < records["read"]
+    # Little of the sample is Korean.
+    assert records["kept"] or path.stem == "korean"
 
 
 @pytest.mark.parametrize("path", sorted((REPOSITORY / "configs").glob("*.yaml")), ids=lambda path: path.name)
