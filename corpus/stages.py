@@ -121,6 +121,10 @@ class Stage(ABC):
         """Column of the marks with the labels of the last language stage before; None where there is none, or where
         the stage does not ask for languages."""
 
+    def user_columns(self) -> Mapping[str, str]:
+        """Return the columns of the user's that the stage reads: setting -> column."""
+        return {}
+
     def uses_languages(self) -> bool:
         """Say whether the settings make the stage depend on languages; it then needs a language stage before it."""
         return False

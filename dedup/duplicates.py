@@ -212,6 +212,13 @@ class DuplicateStage(CorpusStage):
             )
         return wanted
 
+    def user_columns(self) -> Mapping[str, str]:
+        """Return the column by which the budget is grouped; known once the stage is bound."""
+        groups = self.config.groups
+        if groups is None or self._group_signal is not None or groups.by == "source":
+            return {}
+        return {"duplication_budget.by": groups.by}
+
     def signal_columns(self) -> tuple[str, ...]:
         """Return the signals that priority and groups read."""
         wanted = [*self._signals, self._group_signal]

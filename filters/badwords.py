@@ -62,6 +62,10 @@ class Badwords(RecordStage):
     config: BadwordsConfig
     _lists: dict[str, WordList] | None = None
 
+    def user_columns(self) -> Mapping[str, str]:
+        """Return the column of languages."""
+        return {} if self.config.language_column == "off" else {"language_column": self.config.language_column}
+
     def signals(self) -> tuple[Signal, ...]:
         """Return what was found and the draw."""
         return (

@@ -5,6 +5,7 @@ Names and expressions are those of SPDX (https://spdx.github.io/spdx-spec/v2.3/S
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -63,6 +64,10 @@ class License(RecordStage):
     Config = LicenseConfig
     summary = "Allow and deny lists of SPDX licences, over a column of the user's."
     config: LicenseConfig
+
+    def user_columns(self) -> Mapping[str, str]:
+        """Return the column of licences."""
+        return {"column": self.config.column}
 
     def signals(self) -> tuple[Signal, ...]:
         """Return the licence and how the lists see it."""

@@ -52,6 +52,10 @@ class Urls(RecordStage):
     config: UrlsConfig
     _lists: UrlLists | None = None
 
+    def user_columns(self) -> Mapping[str, str]:
+        """Return the column of URLs."""
+        return {"column": self.config.column}
+
     def signals(self) -> tuple[Signal, ...]:
         """Return the host and what is listed of the URL."""
         return (

@@ -224,7 +224,7 @@ def _plan(arguments: argparse.Namespace) -> None:
 
 def _validate(arguments: argparse.Namespace) -> None:
     config = _config(arguments)
-    names = ", ".join(entry.name for entry in config.stages) or "no stages"
+    names = ", ".join(stage.name for stage in config.build()) or "no stages"
     sys.stdout.write(f"{arguments.config}: valid ({names})\n")
 
 

@@ -81,8 +81,23 @@ class RunConfig(BaseModel):
             except ValueError as error:
                 raise UsageError(str(error)) from None
             stage.bind(stages)
+            self._check_carried(stage)
             stages.append(stage)
         return stages
+
+    def _check_carried(self, stage: Stage) -> None:
+        """Raise UsageError for a column that a stage reads and ``input.columns`` leaves out."""
+        if self.input.columns is None:
+            return
+        carried = [*self.input.columns, self.input.source_column, self.input.id_column]
+        for setting, column in stage.user_columns().items():
+            # A name with dots leads into the objects of a column.
+            heads = {column[:end] for end in range(1, len(column) + 1) if column[end : end + 1] in ("", ".")}
+            if not heads.intersection(name for name in carried if name is not None):
+                raise UsageError(
+                    f"stages.{stage.name}.{setting}: the column {column} is not among input.columns "
+                    f"({', '.join(self.input.columns)}), so no record carries it; add it there"
+                )
 
 
 def load_config(path: Path, sets: Sequence[str] = (), overrides: Mapping[str, Any] | None = None) -> RunConfig:

@@ -563,3 +563,38 @@ def test_checking_a_config_imports_nothing_heavy(tmp_path: Path) -> None:
         [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=60
     )
     assert (done.stdout, done.stderr) == ("[] True\n", "")
+
+
+@pytest.mark.parametrize(
+    ("stage", "columns", "message"),
+    [
+        (
+            {"license": {"column": "licence", "allow": ["MIT"]}},
+            ["url"],
+            "stages.license.column: the column licence is not",
+        ),
+        (
+            {"urls": {"column": "meta.url", "domains": "d.txt"}},
+            {"url": "string"},
+            "stages.urls.column: the column meta.url",
+        ),
+        (
+            {"exact_duplicates": {"duplication_budget": {"by": "topic", "default": 0.1}}},
+            ["url"],
+            "stages.exact_duplicates.duplication_budget.by: the column topic is not among input.columns",
+        ),
+    ],
+)
+def test_a_column_that_a_stage_reads_must_be_carried(stage: dict[str, Any], columns: Any, message: str) -> None:
+    mapping = {"input": {"files": ["a"], "columns": columns}, "stages": [stage]}
+    with pytest.raises(UsageError, match=message):
+        config_from_mapping(mapping).build()
+
+
+def test_columns_within_objects_and_signals_count_as_carried() -> None:
+    stages = [
+        "language",
+        {"urls": {"column": "meta.url", "domains": "d.txt"}},
+        {"exact_duplicates": {"duplication_budget": {"by": "language", "default": 0.1}}},
+    ]
+    config_from_mapping({"input": {"files": ["a"], "columns": ["meta"]}, "stages": stages}).build()
