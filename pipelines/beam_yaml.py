@@ -8,6 +8,10 @@ left, as they came, with the signals and the fields ``stage``, ``rule``, ``value
 ``detail``. Without it they are gone, as they are after Beam's own ``Filter``. A row without a usable text leaves by the
 stage ``input`` under the name of its fault.
 
+A record stage judges each row where it is and keeps its timestamp and window. A duplicate stage takes all rows of a
+bounded collection together (``DuplicateSettings``), and its workers share a folder; what it reads of stages before it
+are the fields that these added.
+
 Needs the packages of ``apache-beam[yaml]``.
 """
 
@@ -26,8 +30,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from corpus.errors import UsageError
 from corpus.inputs import InputConfig
 from corpus.stages import CorpusStage, Stage, StageConfig, known_stages
+from dedup.duplicates import DuplicateStage
+from pipelines.beam_yaml_duplicates import RowsJob, judged_by_duplicate_stage
+from pipelines.beam_yaml_fields import bind_to_fields, fields_named, missing
 from pipelines.beam_yaml_rows import LEDGER_FIELDS, RowLayout, field_name
-from pipelines.beam_yaml_steps import DROPPED, KEPT, judged_by_corpus_stage, judged_by_record_stage
+from pipelines.beam_yaml_staging import RowEncoder, make_staging
+from pipelines.beam_yaml_steps import DROPPED, KEPT, judged_by_record_stage
 from pipelines.config import StageEntry
 from pipelines.config_problems import Problems, nearest
 from pipelines.yaml_reader import Document, Place
@@ -54,20 +62,31 @@ class RowSettings(BaseModel):
     prompt_column: str | None = Field(default=None, description="Field of the prompt of a pair.")
     response_column: str | None = Field(default=None, description="Field of the response of a pair.")
     id_column: str | None = Field(default=None, description="Field of the id; default a hash of the row.")
+    source_column: str | None = Field(default=None, description="Field of the source; default none.")
     language_stage: str = Field(
         default="language", description="Name of the language stage before, for stages that differ by language."
-    )
-    expected_rows: int = Field(
-        default=1_000_000,
-        ge=1,
-        description="About how many rows a corpus stage gets; far too low a number costs memory.",
     )
     error_handling: ErrorHandling | None = Field(default=None, description="Where the rows that leave go.")
 
     def input(self) -> InputConfig:
         """Return the columns as a run names them. Raises ValidationError where they do not go together."""
-        names = ("text_column", "prompt_column", "response_column", "id_column")
+        names = ("text_column", "prompt_column", "response_column", "id_column", "source_column")
         return InputConfig.model_validate({"files": ["rows"], **{name: getattr(self, name) for name in names}})
+
+
+class DuplicateSettings(RowSettings):
+    """What the step of a duplicate stage is told."""
+
+    expected_rows: int = Field(
+        default=1_000_000, ge=1, description="About how many rows come; far too low a number costs memory."
+    )
+    staging: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Folder (or s3://, gs:// URI) that all workers see. The step makes a folder in it, with the rows "
+        "and what is compared of them, which stays. Default, with workers on this machine, a temporary folder, which "
+        "is removed.",
+    )
 
 
 class StageTransform(beam.PTransform):  # type: ignore[misc]
@@ -81,19 +100,24 @@ class StageTransform(beam.PTransform):  # type: ignore[misc]
 
         Args:
             kind: name of a registered stage.
-            settings: those of the stage and of ``RowSettings`` together.
+            settings: those of the stage and of ``RowSettings`` (``DuplicateSettings``) together.
 
         Raises:
-            UsageError: with one line per problem: setting, what was found, what is wanted.
+            UsageError: with one line per problem: setting, what was found, what is wanted; or for a corpus stage
+                that only a run has.
         """
         super().__init__(kind)
         problems = Problems(Document(dict(settings), {(): Place(kind)}))
         stage_class = known_stages()[kind]
-        both = create_model(kind, __base__=(RowSettings, stage_class.Config))
-        own = {name: value for name, value in settings.items() if name in RowSettings.model_fields}
-        rest = {name: value for name, value in settings.items() if name not in RowSettings.model_fields}
+        takes_duplicates = issubclass(stage_class, DuplicateStage)
+        if issubclass(stage_class, CorpusStage) and not takes_duplicates:
+            raise UsageError(f"{kind} compares all records of a run and is no step for rows; use thresher run")
+        settings_class = DuplicateSettings if takes_duplicates else RowSettings
+        both = create_model(kind, __base__=(settings_class, stage_class.Config))
+        own = {name: value for name, value in settings.items() if name in settings_class.model_fields}
+        rest = {name: value for name, value in settings.items() if name not in settings_class.model_fields}
         try:
-            rows = RowSettings.model_validate(own)
+            rows = settings_class.model_validate(own)
             self._input = rows.input()
         except ValidationError as error:
             problems.add_validation_error(error, both, ())
@@ -110,17 +134,18 @@ class StageTransform(beam.PTransform):  # type: ignore[misc]
     def _build(self, kind: str, config: StageConfig) -> Stage:
         entry = StageEntry(config.name or kind, kind, config)
         try:
-            stage = known_stages()[kind](config, entry.name, entry.text_field(self._input.layout))
+            return known_stages()[kind](config, entry.name, entry.text_field(self._input.layout))
         except ValueError as error:
             raise UsageError(f"{kind}: field: {error}") from None
-        if stage.uses_languages():
-            stage.language_column = f"{self._rows.language_stage}.label"
-        return stage
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection | dict[str, beam.PCollection]:
-        """Add the steps of the stage. Raises UsageError where the rows lack a field that it needs."""
+        """Add the steps of the stage.
+
+        Raises UsageError where the rows lack a field that it needs, and, for a duplicate stage, where they do not all
+        come together, or where the workers could not share the staging folder.
+        """
         types = self._field_types(rows)
-        read = tuple(sorted(_fields_named(self._stage.config.model_dump(), types)))
+        read = tuple(sorted(fields_named(self._stage.config.model_dump(), types)))
         layout = RowLayout(tuple(types), self._input, self._stage, read)
         found = {name: _nullable(kind) for name, kind in layout.signal_fields.items()}
         reasons = {name: _nullable(kind) for name, kind in LEDGER_FIELDS.items()}
@@ -130,9 +155,16 @@ class StageTransform(beam.PTransform):  # type: ignore[misc]
             tag: RowTypeConstraint.from_fields(list(fields.items()))
             for tag, fields in ((KEPT, kept_types), (DROPPED, dropped_types))
         }
-        if isinstance(self._stage, CorpusStage):
-            partitions = self._stage.partitions(self._rows.expected_rows)
-            judged = judged_by_corpus_stage(rows, layout, partitions, row_types)
+        if isinstance(self._rows, DuplicateSettings):
+            name = self._stage.name
+            if not (rows.is_bounded and rows.windowing.is_default()):
+                raise UsageError(
+                    f"{name}: all rows are compared, so its input must be bounded and in one window; put the step "
+                    "before WindowInto"
+                )
+            root = make_staging(name, self._rows.staging, rows.pipeline)
+            job = RowsJob(layout, RowEncoder(types), root, self._rows.expected_rows)
+            judged = judged_by_duplicate_stage(rows, job, row_types)
         else:
             judged = judged_by_record_stage(rows, layout, row_types)
         if self._rows.error_handling is None:
@@ -148,15 +180,13 @@ class StageTransform(beam.PTransform):  # type: ignore[misc]
             raise UsageError(
                 f"{name}: its input has no schema ({rows.element_type}); give it one, for example by MapToFields"
             ) from None
-        wanted = list(self._input.text_columns)
-        if self._input.id_column is not None:
-            wanted.append(self._input.id_column)
+        bind_to_fields(self._stage, types, self._rows.language_stage, self._input.source_column)
+        named = (self._input.id_column, self._input.source_column)
+        wanted = [*self._input.text_columns, *(column for column in named if column is not None)]
         wanted += [field_name(column) for column in self._stage.signal_columns()]
         for column in wanted:
             if column not in types:
-                near = nearest(column, types)
-                hint = f"did you mean {near}?" if near else f"there are {', '.join(types)}"
-                raise UsageError(f"{name}: its input has no field {column}; {hint}")
+                raise UsageError(f"{name}: {missing(column, types)}")
         for column in self._input.text_columns:
             if types[column] not in (str, _nullable(str), Any, _nullable(Any)):
                 raise UsageError(f"{name}: the field {column} is {types[column]}; wanted is a string")
@@ -165,19 +195,6 @@ class StageTransform(beam.PTransform):  # type: ignore[misc]
 
 def _nullable(kind: Any) -> Any:
     return Optional[kind]  # noqa: UP045 (Beam takes X | None for a type that it does not know)
-
-
-def _fields_named(value: Any, fields: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the fields that texts within a setting name, as ``corpus.user_columns.user_values`` would look them up."""
-    if isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _fields_named(inner, fields)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _fields_named(inner, fields)
-    elif isinstance(value, str):
-        parts = value.split(".")
-        yield from {".".join(parts[:end]) for end in range(1, len(parts) + 1)}.intersection(fields)
 
 
 def _scalars(value: Any) -> Iterator[Any]:

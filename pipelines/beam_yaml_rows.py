@@ -18,16 +18,17 @@ import orjson
 import pyarrow as pa
 import xxhash
 
-from corpus.batch import INPUT_STAGE, DocumentBatch
+from corpus.batch import INPUT_STAGE, DocumentBatch, split_chunk_key
 from corpus.columns import output_names
 from corpus.inputs import InputConfig
 from corpus.planning_types import Item
 from corpus.readers.chat import json_type
 from corpus.readers.faults import RecordFaultError
 from corpus.readers.records import RecordBuilder, check_name
-from corpus.stages import CorpusStage, RecordStage, Stage
+from corpus.stages import RecordStage, Stage
 from corpus.staging import empty_dead
 from corpus.verdicts import ALIVE, UNJUDGED, failures_column, related_columns, signal_column
+from dedup.duplicates import DuplicateStage
 from reports.fates import Fates, StageInfo, stage_infos
 from reports.tables import STAGE_ERROR, ledger_table
 
@@ -48,8 +49,11 @@ SIGNAL_PYTHON_TYPES: dict[str, type] = {"int64": int, "float64": float, "string"
 
 _JSON_OPTIONS = orjson.OPT_SORT_KEYS | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 
+ROWS_FILE = "rows"
+"""The file of a record, in hashes that are made of file and position."""
+
 # Rows are no items of a plan; the builder of records asks for one.
-_ROWS = Item(0, "rows", "", "jsonl", None, 0, 0, 0, None, None, None, None)
+_ROWS = Item(0, ROWS_FILE, "", "jsonl", None, 0, 0, 0, None, None, None, None)
 
 
 def field_name(column: str) -> str:
@@ -63,7 +67,7 @@ class RowLayout:
 
     Attributes:
         fields: names of the fields that come, in order.
-        input: the columns of text and id among them.
+        input: the columns of text, id and source among them.
         stage: the stage that judges the rows.
         read: fields that the stage's settings name; its records carry them.
     """
@@ -80,9 +84,9 @@ class RowLayout:
         return self.stage
 
     @property
-    def corpus_stage(self) -> CorpusStage:
-        """The stage, which is a corpus stage."""
-        assert isinstance(self.stage, CorpusStage)
+    def duplicate_stage(self) -> DuplicateStage:
+        """The stage, which is a duplicate stage."""
+        assert isinstance(self.stage, DuplicateStage)
         return self.stage
 
     @cached_property
@@ -152,14 +156,21 @@ def _plain(value: Any) -> Any:
     return value.hex() if isinstance(value, bytes) else str(value)
 
 
+def row_digest(layout: RowLayout, row: Values) -> bytes:
+    """Return a hash of a row, 16 bytes.
+
+    It goes by the names of the fields: the order of those that Beam's MapToFields gives differs between processes.
+    """
+    return xxhash.xxh3_128_digest(canonical(dict(zip(layout.fields, row, strict=True))))
+
+
 def read_rows(layout: RowLayout, rows: Sequence[Values], key: int = 0) -> RowBatch:
     """Return rows as records.
 
-    A record's id is the value of the id column, else a hash of the row; its position is one, too. So every order that
-    ends in (record_id, position) is total over different rows, whatever bundle they come in.
+    A record's id is the value of the id column, else the hash of the row; its position follows from that, too.
 
     Args:
-        key: of the batch; ids of records inside a corpus stage follow from it.
+        key: of the batch.
     """
     builder = RecordBuilder(_ROWS, layout.input, has_json=True)
     numbers: list[int] = []
@@ -176,9 +187,10 @@ def read_rows(layout: RowLayout, rows: Sequence[Values], key: int = 0) -> RowBat
     for column in layout.stage.signal_columns():
         place = layout.place(field_name(column))
         marks[column] = pa.array([rows[number][place] for number in numbers], from_pandas=True)
+    item, chunk = split_chunk_key(key)
     batch = DocumentBatch(
-        item=key >> 20,
-        chunk=key & ((1 << 20) - 1),
+        item=item,
+        chunk=chunk,
         last=True,
         file=_ROWS.file,
         records=records,
@@ -190,19 +202,25 @@ def read_rows(layout: RowLayout, rows: Sequence[Values], key: int = 0) -> RowBat
 
 def _add_record(builder: RecordBuilder, layout: RowLayout, row: Values) -> RecordFaultError | None:
     """Add a row to the records, or return why it is none."""
-    id_column = layout.input.id_column
     try:
         texts = [_text(row[layout.place(column)], column) for column in layout.input.text_columns]
-        # By name: the order of fields that Beam's MapToFields gives differs from process to process.
-        digest = xxhash.xxh3_128_digest(canonical(dict(zip(layout.fields, row, strict=True))))
-        given = None if id_column is None else row[layout.place(id_column)]
-        record_id = digest.hex() if given is None else given if isinstance(given, str) else canonical(given).decode()
-        check_name(record_id, "id", id_column)
+        digest = row_digest(layout, row)
+        given = _name(layout, row, "id", layout.input.id_column)
+        source = _name(layout, row, "source", layout.input.source_column)
     except RecordFaultError as fault:
         return fault
+    record_id = digest.hex() if given is None else given
     carried = canonical({name: row[layout.place(name)] for name in layout.read})
-    builder.add(int.from_bytes(digest[:8], "little") >> 1, record_id, None, texts, carried)
+    builder.add(int.from_bytes(digest[:8], "little") >> 1, record_id, source, texts, carried)
     return None
+
+
+def _name(layout: RowLayout, row: Values, label: str, column: str | None) -> str | None:
+    """Return the id or source (``label``) that a column gives, None where it gives none."""
+    given = None if column is None else row[layout.place(column)]
+    name = given if given is None or isinstance(given, str) else canonical(given).decode()
+    check_name(name, label, column)
+    return name
 
 
 def _text(value: Any, column: str) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import gc
 import json
-import pickle
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -18,16 +18,16 @@ import yaml  # type: ignore[import-untyped]
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.util import assert_that
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
-from hypothesis import given
-from hypothesis import strategies as st
 
 import corpus.stages
-from corpus.errors import UsageError
+from corpus.errors import ThresherError, UsageError
 from corpus.findings import SPAN_SCHEMA
 from corpus.inputs import InputConfig
 from corpus.stages import EditingStage, Judgement, Rule, Signal, StageConfig, TextBatch, TextField, known_stages
+from pipelines import beam_yaml_duplicates
+from pipelines.beam_yaml_duplicates import REFERENCE, ApplyVerdicts, RowsJob, StageRows
 from pipelines.beam_yaml_rows import RowLayout, canonical, read_rows
-from pipelines.beam_yaml_steps import ROWS, VERDICT, ApplyVerdicts, PackKeys, ResolveKeys
+from pipelines.beam_yaml_staging import RowEncoder, check_staging, make_staging
 from tests.pipelines.corpora import ENGLISH, documents, run, table, write_config
 
 pytest.importorskip("apache_beam.yaml.yaml_transform", reason="needs apache-beam[yaml]")
@@ -36,7 +36,7 @@ from apache_beam.yaml import main as yaml_main
 from apache_beam.yaml.yaml_provider import load_providers, merge_providers
 from apache_beam.yaml.yaml_transform import YamlTransform
 
-from pipelines.beam_yaml import RowSettings, StageTransform, stage_provider
+from pipelines.beam_yaml import DuplicateSettings, StageTransform, stage_provider
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 EXAMPLE = REPOSITORY / "configs" / "beam_yaml" / "pipeline.yaml"
@@ -52,7 +52,13 @@ def rows_of(folder: Path, name: str) -> list[dict[str, Any]]:
 
 
 def by_id(rows: list[dict[str, Any]], name: str, fields: list[str]) -> dict[str, tuple[Any, ...]]:
-    found = {row[name]: tuple(row[field] for field in fields) for row in rows}
+    """Return the values of fields by id. Clusters are called by their first id: their own ids are made of places."""
+    clusters: dict[Any, Any] = {}
+    for field in fields:
+        if field.endswith("cluster_id"):
+            for row in sorted(rows, key=lambda row: row[name]):
+                clusters.setdefault(row[field], row[name] if row[field] is not None else None)
+    found = {row[name]: tuple(clusters.get(row[field], row[field]) for field in fields) for row in rows}
     assert len(found) == len(rows)
     return found
 
@@ -91,14 +97,22 @@ def step(kind: str, **settings: Any) -> dict[str, Any]:
     return {"type": kind, "config": {**settings, "error_handling": {"output": "dropped"}}}
 
 
+def near_copies(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Change a word in every sixth text, which is then a near-duplicate of any other that has it whole."""
+    for row in rows[::6]:
+        row["text"] = row["text"].replace(" the ", " this ", 1)
+    return rows
+
+
 def test_the_example_keeps_drops_and_measures_what_a_run_does(tmp_path: Path) -> None:
-    rows = documents(600)
+    rows = near_copies(documents(600))
     rows[7]["text"] = None
     source = tmp_path / "documents.parquet"
     pq.write_table(pa.Table.from_pylist(rows), source, row_group_size=100)
     variables = json.dumps({"input": str(source), "output": str(tmp_path / "yaml")})
     yaml_main.run([f"--yaml_pipeline_file={EXAMPLE}", "--runner=FnApiRunner", f"--jinja_variables={variables}"])
-    stages = [{"language": {"keep": ["en"], "minimum_score": 0.65}}, "gopher_quality", "exact_duplicates"]
+    language = {"keep": ["en"], "minimum_score": 0.65}
+    stages = [{"language": language}, "gopher_quality", "exact_duplicates", "near_duplicates"]
     assert run(write_config(tmp_path / "run.yaml", [str(source)], tmp_path / "run", stages, id_column="id")) == 0
 
     signals = [name for name in table(tmp_path / "run", "signals")[0] if name.partition(".")[0] in known_stages()]
@@ -113,7 +127,8 @@ def test_the_example_keeps_drops_and_measures_what_a_run_does(tmp_path: Path) ->
     left = by_id(rows_of(tmp_path / "yaml", "dropped"), "id", list(REASONS))
     assert left.pop(rows[7]["id"]) == ("input", "null_text", None, None, None)
     assert left == ledger
-    assert {values[0] for values in ledger.values()} == {"input", "language", "gopher_quality", "exact_duplicates"}
+    names = {"input", "language", "gopher_quality", "exact_duplicates", "near_duplicates"}
+    assert {values[0] for values in ledger.values()} == names
     assert min(len(expected), len(ledger)) > 100
 
 
@@ -125,7 +140,7 @@ def test_the_listing_has_every_stage_under_its_name(case_stages: None) -> None:
 
 @pytest.mark.parametrize("kind", sorted(known_stages()))
 def test_settings_of_stages_and_of_steps_do_not_meet(kind: str) -> None:
-    assert not set(RowSettings.model_fields) & set(known_stages()[kind].Config.model_fields)
+    assert not set(DuplicateSettings.model_fields) & set(known_stages()[kind].Config.model_fields)
 
 
 def test_the_entries_of_the_listing_may_stand_in_the_pipeline_itself(tmp_path: Path) -> None:
@@ -157,7 +172,7 @@ def test_without_error_handling_there_is_one_output_and_rows_that_leave_are_gone
     rows = [{"text": PROSE, "number": 1}, {"text": "der Hund", "number": 2}, {"text": PROSE, "number": 3}]
     steps: list[dict[str, Any]] = [{"type": "length", "config": {"minimum_words": 3}}, {"type": "exact_duplicates"}]
     (row,) = transformed(steps, rows)["good"]
-    assert (row["text"], row["length_words"], row["exact_duplicates_copies"]) == (PROSE, len(ENGLISH), 2)
+    assert (row["text"], row["length_words"], row["exact_duplicates_cluster_size"]) == (PROSE, len(ENGLISH), 2)
 
 
 def test_pairs_and_columns_that_settings_name() -> None:
@@ -197,52 +212,224 @@ LAYOUT = RowLayout(
 )
 
 
-def resolved(rows: list[tuple[Any, ...]], cuts: list[int], partitions: int) -> tuple[Counter[Any], Counter[Any]]:
-    """Return what stays and what leaves where rows come in batches cut at some places."""
-    borders = [0, *sorted(cuts), len(rows)]
-    batches = {
-        key * 7919 + 1: rows[start:end] for key, (start, end) in enumerate(zip(borders, borders[1:], strict=False))
-    }
-    pack, resolve, apply = PackKeys(LAYOUT, partitions), ResolveKeys(LAYOUT), ApplyVerdicts(LAYOUT)
-    packed_rows = {key: pickle.dumps(values) for key, values in batches.items() if values}
-    groups: dict[int, list[bytes]] = {}
-    for key, data in packed_rows.items():
-        for part, packed in pack.process((key, data)):
-            groups.setdefault(part, []).append(packed)
-    meeting = {key: [ROWS + data] for key, data in packed_rows.items()}
-    for group in groups.items():
-        for key, verdict in resolve.process(group):
-            meeting[key].append(VERDICT + verdict)
-    kept: Counter[Any] = Counter()
-    left: Counter[Any] = Counter()
-    for key, values in meeting.items():
-        for row in apply.process((key, iter(values[::-1]))):
-            tagged = isinstance(row, beam.pvalue.TaggedOutput)
-            (left if tagged else kept)[tuple(row.value if tagged else row)] += 1
-    return kept, left
+PRIORITY = [{"source": ["books", "wiki"]}, "length.words"]
+BUDGET = {"by": "kind", "default": 0, "values": {"a": 0.25, "b": 1}}
 
 
-@given(
-    st.lists(st.tuples(st.sampled_from(["a", "b c", "d", ""]), st.integers(0, 3)), max_size=30),
-    st.randoms(use_true_random=False),
-    st.integers(1, 5),
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        ("exact_duplicates", {"priority": PRIORITY, "duplication_budget": BUDGET, "budget_unit": "characters"}),
+        ("near_duplicates", {"priority": PRIORITY, "duplication_budget": BUDGET, "max_copies": 2}),
+        ("near_duplicates", {"protect": ["news"], "scope": "source", "field": "response"}),
+        ("near_duplicates", {"duplication_budget": {"by": "length.words", "values": {"60": 0.5}}, "threshold": 0.7}),
+    ],
 )
-def test_neither_order_nor_bundles_decide_which_duplicate_stays(
-    rows: list[tuple[Any, ...]], choose: random.Random, partitions: int
+def test_duplicates_are_those_of_a_run(
+    kind: str, settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept, left = resolved(rows, [], 1)
-    shuffled = choose.sample(rows, len(rows))
-    cuts = choose.choices(range(len(rows) + 1), k=4)
-    assert resolved(shuffled, cuts, partitions) == (kept, left)
-    assert {row[0] for row in kept} == {text for text, _ in rows if text}
-    assert sum(kept.values()) == len({text for text, _ in rows if text})
-    assert sum(kept.values()) + sum(left.values()) == len(rows)
+    monkeypatch.setattr(beam_yaml_duplicates, "BATCH_BYTES", 10_000)
+    rows = near_copies(documents(300, seed=3))
+    choose = random.Random(1)
+    columns: dict[str, Any] = {"id_column": "id", "source_column": "source"}
+    for row in rows[::2]:
+        row["text"] = choose.choice(rows[:60])["text"]
+    for row in rows:
+        row["kind"] = choose.choice(["a", "b", None])
+        if "field" in settings:
+            row["question"] = row["text"][:40]
+            columns |= {"prompt_column": "question", "response_column": "text"}
+    source = tmp_path / "documents.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), source)
+    stages = [{"length": {"minimum_words": 1}}, {kind: settings}]
+    assert run(write_config(tmp_path / "run.yaml", [str(source)], tmp_path / "run", stages, **columns)) == 0
+    staging = tmp_path / "staging"
+    found = transformed(
+        [
+            {"type": "length", "config": {"minimum_words": 1, **columns}},
+            step(kind, **settings, **columns, staging=str(staging), expected_rows=1000),
+        ],
+        rows,
+    )
+    signals = [name for name in table(tmp_path / "run", "signals")[0] if name.partition(".")[0] in (kind, "length")]
+    entered = [row for row in table(tmp_path / "run", "signals") if row[f"{kind}.cluster_size"] is not None]
+    expected = by_id(entered, "record_id", [*signals, "kept"])
+    everything = [{**row, "kept": kept} for tag, kept in (("good", True), ("dropped", False)) for row in found[tag]]
+    assert by_id(everything, "id", [*(name.replace(".", "_") for name in signals), "kept"]) == expected
+    ledger = [row for row in table(tmp_path / "run", "ledger") if row["stage"] == kind]
+    assert by_id(found["dropped"], "id", list(REASONS)) == by_id(ledger, "record_id", list(REASONS))
+    assert min(len(found["good"]), len(ledger)) > 20
+    copies = [row for row in found["good"] if row[f"{kind}_copy_index"]]
+    assert bool(copies) == ("duplication_budget" in settings)
+    assert len(list(staging.glob(f"{kind}-*/staging/records/*.arrow"))) > 5, "several batches"
 
 
-def test_a_batch_that_is_not_there_once_is_an_error() -> None:
-    data = ROWS + pickle.dumps([("a", 1)])
-    with pytest.raises(Exception, match="batch 5 is there 2 times"):
-        list(ApplyVerdicts(LAYOUT).process((5, [data, data])))
+def test_neither_order_nor_bundles_decide_which_duplicate_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beam_yaml_duplicates, "BATCH_BYTES", 20_000)
+    choose = random.Random(5)
+    words = choose.choices(ENGLISH, k=80)
+    rows = []
+    for number in range(150):
+        changed = [*words[:70], *(f"{word}{choose.randrange(4)}" for word in words[70:72])]
+        rows.append(
+            {"id": f"id-{number % 40}", "text": " ".join(changed), "number": number // 2, "origin": "abc"[number % 3]}
+        )
+    settings = {"id_column": "id", "source_column": "origin", "priority": {"source": ["b", "c"]}, "max_bucket": 2}
+    results = []
+    for count in (1, 3, 12):
+        choose.shuffle(rows)
+        found: Counter[Any] = Counter()
+        with beam.Pipeline("FnApiRunner") as pipeline:
+            parts = [
+                pipeline | f"Part {part}" >> beam.Create([beam.Row(**row) for row in rows[part::count]])
+                for part in range(count)
+            ]
+            transform = StageTransform("near_duplicates", {**settings, "error_handling": {"output": "dropped"}})
+            judged = parts | beam.Flatten() | transform
+            for tag, output in judged.items():
+                FOUND[tag] = []
+                _ = output | f"Collect {tag}" >> beam.ParDo(Collect(tag))
+        for tag in ("good", "dropped"):
+            found.update((tag, *map(repr, row.items())) for row in FOUND[tag])
+        results.append(found)
+    assert results[1:] == results[:1] * 2
+    assert sum(results[0].values()) == len(rows)
+    assert len({row[0] for row in results[0]}) == 2
+
+
+def test_rows_of_any_type_pass_duplicates_unchanged(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [
+        {
+            "text": text,
+            "numbers": [1, None],
+            "meta": {"deep": {"a": [0.5]}},
+            "turns": [{"role": "user"}, None],
+            "counts": [("a", 1), ("b", None)],
+            "data": b"\xff",
+            "flag": True,
+        }
+        for text in (PROSE, PROSE + " twice", PROSE)
+    ]
+    source = tmp_path / "rows.parquet"
+    counts = pa.array([row["counts"] for row in rows], pa.map_(pa.string(), pa.int64()))
+    plain = pa.Table.from_pylist([{name: row[name] for name in row if name != "counts"} for row in rows])
+    pq.write_table(plain.append_column("counts", counts), source)
+    spec = {
+        "type": "chain",
+        "transforms": [
+            {"type": "ReadFromParquet", "config": {"path": str(source)}},
+            {"type": "exact_duplicates"},
+            {"type": "near_duplicates", "config": {"threshold": 1.0}},
+            {"type": "WriteToParquet", "config": {"path": str(tmp_path / "kept.parquet")}},
+        ],
+    }
+    providers = yaml.safe_load(Path(LISTING).read_text(encoding="utf-8"))
+    text = yaml.safe_dump({"pipeline": spec, "providers": providers})
+    yaml_main.run([f"--yaml_pipeline={text}", "--runner=FnApiRunner"])
+    kept = sorted(rows_of(tmp_path, "kept"), key=lambda row: len(row["text"]))
+    assert [{name: row[name] for name in rows[0]} for row in kept] == rows[:2]
+    assert [row["exact_duplicates_cluster_size"] for row in kept] == [2, 1]
+
+
+def test_no_rows_are_no_duplicates() -> None:
+    steps = [{"type": "length", "config": {"minimum_words": 99}}, step("near_duplicates", duplication_budget=0.5)]
+    assert transformed(steps, [{"text": "few words", "number": 1}]) == {"good": [], "dropped": []}
+
+
+def job(root: Path, rows: int = 100) -> RowsJob:
+    return RowsJob(LAYOUT, RowEncoder({"text": str, "number": int}), str(root), rows)
+
+
+def test_a_batch_that_is_not_there_once_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ThresherError, match="batch 5 is there 2 times"):
+        list(ApplyVerdicts(job(tmp_path)).process((5, [REFERENCE, REFERENCE])))
+
+
+def test_a_worker_that_does_not_see_the_staging_folder_says_so(tmp_path: Path) -> None:
+    pipeline = beam.Pipeline("FnApiRunner")
+    check_staging(job(Path(make_staging("x", str(tmp_path), pipeline))).folder)
+    with pytest.raises(ThresherError, match=r"does not see the staging folder .*elsewhere; give staging"):
+        StageRows(job(tmp_path / "elsewhere")).setup()
+
+
+def test_a_row_that_is_not_what_its_schema_says_is_an_error() -> None:
+    encoder = RowEncoder({"text": str, "number": int})
+    assert encoder.decode(encoder.encode(("a", 1))) == ("a", 1)
+    with pytest.raises(ThresherError, match=r"not what its schema says .*MapToFields"):
+        encoder.encode(("a", None))
+
+
+def test_temporary_staging_is_removed_and_a_given_folder_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    pipeline = beam.Pipeline("FnApiRunner")
+    root = Path(make_staging("near_duplicates", None, pipeline))
+    assert root.is_dir()
+    assert root.parent == temporary
+    given = Path(make_staging("near_duplicates", str(tmp_path / "given"), pipeline))
+    other = Path(make_staging("near_duplicates", str(tmp_path / "given"), pipeline))
+    assert given != other
+    del pipeline
+    gc.collect()
+    assert not root.exists()
+    assert given.is_dir()
+    assert [
+        row["number"] for row in transformed([step("near_duplicates")], [{"text": PROSE, "number": 1}])["good"]
+    ] == [1]
+    gc.collect()
+    assert list(temporary.glob("thresher-*")) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "staging", "message"),
+    [
+        (["--runner=FlinkRunner"], None, "staging is missing, and workers of FlinkRunner are not on this machine"),
+        (["--runner=PortableRunner", "--job_endpoint=localhost:1"], None, "staging is missing"),
+        (["--runner=FnApiRunner"], "hf://data/x", "staging: found hf://data/x, where workers .* cannot write"),
+        (["--runner=FnApiRunner"], "ftp://data/x", "staging: .*unknown scheme ftp"),
+        (["--runner=FnApiRunner"], "s3://key:secret@data/x", "staging: .*credentials in a URI"),
+        (["--runner=FnApiRunner"], "/dev/null/x", "staging: cannot be written .*/dev/null/x"),
+    ],
+)
+def test_staging_that_workers_cannot_share_is_an_error(options: list[str], staging: str | None, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        make_staging("near_duplicates", staging, beam.Pipeline(options=PipelineOptions(options)))
+
+
+def test_engines_with_workers_on_this_machine_need_no_staging() -> None:
+    options = ["--runner=PortableRunner", "--job_endpoint=localhost:1", "--environment_type=LOOPBACK"]
+    pipeline = beam.Pipeline(options=PipelineOptions(options))
+    root = Path(make_staging("near_duplicates", None, pipeline))
+    assert root.is_dir()
+
+
+def test_dataflow_cannot_write_to_a_local_folder(tmp_path: Path) -> None:
+    pipeline = beam.Pipeline("FnApiRunner")
+    pipeline.runner = type("DataflowRunner", (), {})()
+    with pytest.raises(UsageError, match="where workers of DataflowRunner cannot write; give a folder that all"):
+        make_staging("near_duplicates", str(tmp_path), pipeline)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"priority": {"source": ["a"]}}, "priority is about sources; give source_column"),
+        ({"scope": "source"}, "scope is about sources"),
+        ({"protect": ["a"]}, "protect is about sources"),
+        ({"duplication_budget": {"by": "source"}}, "duplication_budget.by is about sources"),
+        ({"priority": "reward_model"}, "priority: reward_model: its input has no field reward_model_score"),
+        ({"priority": "length.wrods"}, "no field length_wrods; did you mean length_words"),
+        ({"priority": ["length", "kind.label"]}, "the field kind_label is .*str.*; wanted is a number"),
+        ({"duplication_budget": {"by": "kidn.label"}}, "duplication_budget.by: kidn.label: its input has no field"),
+        ({"duplication_budget": {"by": "language"}}, "no field language_label"),
+        ({"source_column": "origin"}, "its input has no field origin; there are text, length_words, kind_label"),
+    ],
+)
+def test_what_a_duplicate_stage_reads_must_be_fields(settings: dict[str, Any], message: str) -> None:
+    rows = beam.Pipeline("FnApiRunner") | beam.Create([beam.Row(text="a", length_words=1, kind_label="x")])
+    with pytest.raises(UsageError, match=message):
+        StageTransform("near_duplicates", settings).expand(rows)
 
 
 class Redact(EditingStage):
@@ -355,7 +542,7 @@ def test_equal_values_have_the_same_canonical_text(one: Any, other: Any) -> None
     assert canonical(one) != canonical([one])
 
 
-def test_rows_keep_their_windows_and_copies_in_other_windows_are_none() -> None:
+def test_rows_keep_their_windows_and_duplicates_are_looked_for_in_one() -> None:
     with beam.Pipeline("FnApiRunner") as pipeline:
         rows = pipeline | beam.Create(range(4)) | beam.Map(lambda number: beam.Row(text="a b c", number=number))
         stamped = rows | beam.Map(lambda row: TimestampedValue(row, row.number * 10)).with_output_types(
@@ -365,8 +552,8 @@ def test_rows_keep_their_windows_and_copies_in_other_windows_are_none() -> None:
         measured = windowed | StageTransform("length", {"minimum_words": 1})
         times = measured | beam.Map(lambda row, when=beam.DoFn.TimestampParam: (row.number, when.micros // 10**6))
         assert_that(times, lambda found: sorted(found) == [(n, n * 10) for n in range(4)] or fail(found), label="a")
-        unique = measured | StageTransform("exact_duplicates", {}) | beam.Map(lambda row: row.number // 2)
-        assert_that(unique, lambda found: sorted(found) == [0, 1] or fail(found), label="b")
+        with pytest.raises(UsageError, match=r"exact_duplicates: all rows are compared, .*before WindowInto"):
+            _ = measured | StageTransform("exact_duplicates", {})
 
 
 def fail(found: Any) -> NoReturn:
@@ -380,6 +567,8 @@ def fail(found: Any) -> NoReturn:
         ("{type: gopher_quality, config: {minimum_wrods: 3}}", "unknown setting here; did you mean minimum_words?"),
         ("{type: gopher_quality, config: {minimum_words: many}}", r"gopher_quality: minimum_words: found \"many\""),
         ("{type: gopher_quality, config: {minimum_words: off}}", 'write "off", "no" and the like in quotes'),
+        ("{type: length, config: {staging: folder}}", "staging: unknown setting here"),
+        ("{type: exact_duplicates, config: {stagin: folder}}", "unknown setting here; did you mean staging"),
         ("{type: length, config: {text: body}}", "text: unknown setting here; .*text_column"),
         ("{type: length, config: {text_column: 3}}", "text_column: found 3"),
         ("{type: length, config: {prompt_column: text}}", "prompt_column and response_column go together: give both"),
@@ -419,6 +608,18 @@ def test_a_stage_by_language_reads_the_label_of_the_stage_before(monkeypatch: py
     layout = RowLayout(("text", "tongue_label"), InputConfig(files=["rows"]), transform._stage, ())
     marks = read_rows(layout, [("a", "en"), ("b", None)]).batch.marks
     assert marks.column("tongue.label").to_pylist() == ["en", None]
+
+
+@pytest.mark.parametrize(
+    ("by", "signals"),
+    [("language", ("tongue.label",)), ("kind.name", ("kind.name",)), ("kind", ()), ("meta.kind", ()), ("source", ())],
+)
+def test_groups_of_a_budget_are_signals_or_columns(by: str, signals: tuple[str, ...]) -> None:
+    settings = {"language_stage": "tongue", "source_column": "kind", "duplication_budget": {"by": by}}
+    transform = StageTransform("exact_duplicates", settings)
+    row = beam.Row(text="a", tongue_label="en", language="x", kind="x", kind_name="z", meta=beam.Row(kind="y"))
+    transform.expand(beam.Pipeline("FnApiRunner") | beam.Create([row]))
+    assert transform._stage.signal_columns() == signals
 
 
 def test_the_field_of_a_stage_defaults_as_in_a_run() -> None:
