@@ -2,6 +2,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
+# A network that does not answer is given up after a minute or two.
+APT := timeout 600 apt-get -qq -o Acquire::Retries=1 -o Acquire::http::Timeout=30 -o Acquire::https::Timeout=30
 
 .PHONY: run test test-engines test-prism java lint bench clean
 
@@ -10,10 +12,11 @@ run: $(STAMP)
 	$(BIN)/thresher run configs/sample.yaml --output runs/sample
 	$(BIN)/thresher report runs/sample
 
-test: lint
-	$(BIN)/python -m pytest --ignore=tests/engines
+test: lint java
+	$(BIN)/python -m pytest
 
-# The same graph on real Flink and Spark clusters on loopback, and what happens when parts of them are killed.
+# A part of `make test`: the same graph on real Flink and Spark clusters on loopback, and what happens when parts of them
+# are killed.
 test-engines: $(STAMP) java
 	$(BIN)/python -m pytest tests/engines
 
@@ -25,8 +28,8 @@ test-prism: $(STAMP)
 # For the tests on Flink and Spark, which are left out where this is not possible.
 java:
 	@{ command -v javac && command -v mvn; } > /dev/null || \
-	{ test "$$(id -u)" = 0 && apt-get -qq update && \
-	DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends default-jdk-headless maven; } || \
+	{ test "$$(id -u)" = 0 && command -v apt-get > /dev/null && $(APT) update && \
+	DEBIAN_FRONTEND=noninteractive $(APT) install --no-install-recommends default-jdk-headless maven > /dev/null; } || \
 	echo "Java or Maven is missing (default-jdk-headless, maven): the tests on Flink and Spark are left out"
 
 lint: $(STAMP)

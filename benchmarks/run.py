@@ -15,6 +15,9 @@ from benchmarks.documents import write_documents
 
 FOLDER = Path("build/bench").absolute()
 SIZES = {"small": ["100", "300"], "full": ["100", "300", "1000"]}
+# Of the comparison of engines, and the two for which bounds are measured; a run of the full size takes about a minute.
+ENGINE_SIZES = {"small": "100", "full": "1000"}
+BOUND_SIZES = {"small": ["10", "100"], "full": ["100", "1000"]}
 
 
 def _run(module: str, *arguments: str) -> None:
@@ -40,6 +43,10 @@ def main() -> None:
         *("--modes", "multi_threading", "multi_processing"),
         *("--json", str(FOLDER / "end_to_end.json")),
     )
+    json = ("--folder", str(FOLDER), "--json")
+    _run("benchmarks.engines", "--megabytes", ENGINE_SIZES[size], *json, str(FOLDER / "engines.json"))
+    _run("benchmarks.bounds", "--megabytes", *BOUND_SIZES[size], *json, str(FOLDER / "bounds.json"))
+    _run("benchmarks.flink_groups", "--json", str(FOLDER / "flink_groups.json"))
 
 
 if __name__ == "__main__":

@@ -10,11 +10,18 @@ import urllib.error
 import urllib.request
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from importlib import metadata
 from typing import Any
 
 from corpus.errors import ThresherError, UsageError
 
 SECONDS = 5.0
+# The tests run with job servers of this version of Beam; older ones fail in ways that name no cause. A job server does
+# not tell its version, but its options, and these came with it (beam-sdks-java-core 2.62.0 has the second and 2.61.0
+# has not; all since 2.22 have the first).
+OLDEST_JOB_SERVER = "2.62"
+_OPTION_OF_ANY = "environment_cache_millis"
+_OPTION_OF_OLDEST = "bundle_processor_cache_timeout"
 # Options of the command line that are none of Beam's, for a name that is nearly one of them.
 _OWN = ("--set", "--output", "--limit", "--sample", "--overwrite", "--engine", "--job-endpoint", "--master")
 
@@ -49,7 +56,10 @@ def check_known(arguments: Sequence[str], engine_options: Collection[str] = ()) 
 
 
 def job_server_options(endpoint: str) -> frozenset[str]:
-    """Return the names of the options that a Beam job server takes. Raises ThresherError where none answers."""
+    """Return the names of the options that a Beam job server takes.
+
+    Raises ThresherError where none answers, or one of a Beam that is too old.
+    """
     _check_listening(endpoint, "Beam job server", "--job-endpoint")
     import grpc
     from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
@@ -68,7 +78,15 @@ def job_server_options(endpoint: str) -> frozenset[str]:
                 f"what listens at {endpoint} is no Beam job server; give its address with --job-endpoint (the ports of "
                 "Flink and Spark themselves belong to --master)"
             ) from None
-    return frozenset(option.name for option in described.options)
+    names = frozenset(option.name for option in described.options)
+    if _OPTION_OF_ANY in names and _OPTION_OF_OLDEST not in names:
+        version = metadata.version("apache-beam")
+        raise ThresherError(
+            f"the Beam job server at {endpoint} is older than Beam {OLDEST_JOB_SERVER}, and Thresher runs on Beam "
+            f"{version} here; start a job server of {version}, such as the image "
+            f"apache/beam_flink1.19_job_server:{version} or apache/beam_spark3_job_server:{version}"
+        )
+    return names
 
 
 def _rest_of(master: str) -> str:
@@ -79,12 +97,27 @@ def cancel_flink_job(master: str, name: str) -> None:
     """Cancel a Flink job of this name; does nothing where the cluster does not answer."""
     url = _rest_of(master)
     with suppress(OSError, ValueError, KeyError):
-        with urllib.request.urlopen(f"{url}/jobs/overview", timeout=SECONDS) as answer:
-            jobs = json.load(answer)["jobs"]
-        for job in jobs:
-            if job["name"] == name:
-                request = urllib.request.Request(f"{url}/jobs/{job['jid']}", method="PATCH")
-                urllib.request.urlopen(request, timeout=SECONDS).close()
+        for identity in _flink_jobs(url, name):
+            request = urllib.request.Request(f"{url}/jobs/{identity}", method="PATCH")
+            urllib.request.urlopen(request, timeout=SECONDS).close()
+
+
+def flink_failures(master: str, name: str) -> list[str]:
+    """Return why attempts of a Flink job of this name failed: stack traces; none where the cluster does not answer."""
+    url = _rest_of(master)
+    found: list[str] = []
+    with suppress(OSError, ValueError, KeyError):
+        for identity in _flink_jobs(url, name):
+            with urllib.request.urlopen(f"{url}/jobs/{identity}/exceptions", timeout=SECONDS) as answer:
+                entries = json.load(answer)["exceptionHistory"]["entries"]
+            for entry in entries:
+                found.extend(each["stacktrace"] for each in (entry, *entry.get("concurrentExceptions", ())))
+    return found
+
+
+def _flink_jobs(url: str, name: str) -> list[str]:
+    with urllib.request.urlopen(f"{url}/jobs/overview", timeout=SECONDS) as answer:
+        return [job["jid"] for job in json.load(answer)["jobs"] if job["name"] == name]
 
 
 def flink_slots(master: str) -> tuple[int, int]:

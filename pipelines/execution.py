@@ -42,13 +42,14 @@ from pipelines.run_folder import (
     remove_staging,
     tidy,
 )
-from pipelines.runners import Engine, cancel, check_files, choose_engine, connect
+from pipelines.runners import Engine, cancel, check_files, choose_engine, connect, failures
 from reports.closing import Books, close_books
 from reports.fates import stage_infos
 from reports.manifest import MANIFEST_NAME, REPORT_NAME, RUN_NAME
 from reports.verify import read_json
 
 # Measured on the FnApiRunner, which keeps all groups in its memory.
+_LACKING = re.compile(r"No module named '(?:corpus|filters|dedup|scorers|reports|pipelines)(?:\.\w+)*'")
 DRIVER_BYTES_PER_SHUFFLED = 5
 
 
@@ -189,7 +190,8 @@ def _run_pipeline(config: RunConfig, root: str, plan: InputPlan, engine: Engine,
             with watched_workers(folder) if engine.is_local else nullcontext():
                 _wait(pipeline.run(), engine)
         except Exception as error:
-            raise ThresherError(f"{failure_message(error)}\nrun the same command again to go on") from error
+            message = failure_message(error, failures(engine))
+            raise ThresherError(f"{message}\nrun the same command again to go on") from error
 
 
 def _wait(result: Any, engine: Engine) -> None:
@@ -208,9 +210,15 @@ def _wait(result: Any, engine: Engine) -> None:
         raise
 
 
-def failure_message(error: BaseException) -> str:
-    """Return what happened in a step, without the tracebacks that runners put into their errors."""
+def failure_message(error: BaseException, attempts: Sequence[str] = ()) -> str:
+    """Return what happened in a step, without the tracebacks that runners put into their errors.
+
+    Args:
+        attempts: the failures of earlier attempts, where the engine keeps them.
+    """
     text = f"{type(error).__name__}: {error}"
+    if lacking := _LACKING.search("\n".join([*attempts, text])):
+        return f"the workers lack Thresher ({lacking[0]}); install it in the Python that runs them"
     lines = re.findall(r"^(?:[\w.]*\.)?(\w*(?:Error|Exception|Interrupt)): (.+)$", text, re.MULTILINE)
     if not lines:
         return text
@@ -218,8 +226,6 @@ def failure_message(error: BaseException) -> str:
     message = re.sub(r"\s*\[while running .*", "", message)
     while nested := re.match(r"(?:[\w.]*\.)?(\w*(?:Error|Exception)): (.+)", message):
         name, message = nested.groups()
-    if re.match(r"No module named '(?:corpus|filters|dedup|scorers|reports|pipelines)\b", message):
-        return f"the workers lack Thresher ({message}); install it in the Python that runs them"
     return message if name in ("ThresherError", "UsageError") else f"{name}: {message}"
 
 
@@ -267,6 +273,7 @@ def _finish(
         "versions": _versions(),
         "engine": engine.name,
         "workers": engine.workers,
+        "parallelism": engine.parallelism,
         "beam_options": list(engine.arguments),
         "peak_memory_kib": {"driver": usage[0], "largest_worker": usage[1]},
         "host": platform.node(),

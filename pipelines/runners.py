@@ -33,9 +33,11 @@ DEFAULT_JOB_ENDPOINT = "localhost:8099"
 EMBEDDED = "embed"
 WORKER_COMMAND = "thresher-worker"
 # A Python worker that the engine keeps longer than its restart delay is offered, dead, to every attempt after it was
-# lost, and all of them fail. Flink's default delay is 1 s; Spark tries again at once.
+# lost, and all of them fail. Flink's default delay is 1 s. Spark tries again at once, on the same executor unless it is
+# told not to (spark.excludeOnFailure.enabled, see deploy/spark); without any keeping, which would do as well, a new
+# worker starts for every stage of a job.
 FLINK_ENVIRONMENT_CACHE_MILLIS = 500
-SPARK_ENVIRONMENT_CACHE_MILLIS = 0
+SPARK_ENVIRONMENT_CACHE_MILLIS = 10_000
 # A thread holds a few batches of 16 MiB; Beam's default of 12 threads for each core would not fit Dataflow's machines.
 DATAFLOW_THREADS = 2
 _LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]")
@@ -67,6 +69,18 @@ class Engine:
     def is_local(self) -> bool:
         """Whether the workers are threads or processes of this run on this machine."""
         return self.name == "local"
+
+    @property
+    def parallelism(self) -> int | None:
+        """Work that goes on at the same time, as far as it is known: threads, Flink's subtasks, Dataflow's machines.
+
+        None where the engine decides by itself.
+        """
+        if self.workers:
+            return self.workers
+        request = _request(self.arguments)
+        given = request.value("max_num_workers" if self.name == "dataflow" else "parallelism")
+        return int(given) if given is not None and given.isdecimal() else None
 
 
 @dataclass(frozen=True)
@@ -158,6 +172,18 @@ def cancel(engine: Engine, result: Any) -> None:
     name = _request(engine.arguments).value("job_name")
     if engine.name == "flink" and engine.master is not None and name is not None:
         engine_probes.cancel_flink_job(engine.master, name)
+
+
+def failures(engine: Engine) -> list[str]:
+    """Return what the engine itself says about failed attempts of its job, where it can be asked.
+
+    What reaches the submitting process of a job that was tried several times is the failure that came last, such as the
+    interruption of a step whose job had failed already.
+    """
+    name = _request(engine.arguments).value("job_name")
+    if engine.name == "flink" and engine.master is not None and name is not None:
+        return engine_probes.flink_failures(engine.master, name)
+    return []
 
 
 def check_files(engine: Engine, output: str, inputs: Sequence[str]) -> None:

@@ -208,9 +208,14 @@ def print_report(report: Mapping[str, Any], run: Mapping[str, Any], console: Con
     for warning in run.get("warnings", []):
         console.print(f"warning: {warning}", style="yellow", markup=False)
     if "seconds" in run:
-        console.print(
-            f"{run['seconds']:.1f} s, {run['workers']} workers, {run['megabytes_per_second']:.1f} MB/s of text"
-        )
+        console.print(f"{run['seconds']:.1f} s, {_where(run)}, {run['megabytes_per_second']:.1f} MB/s of text")
+
+
+def _where(run: Mapping[str, Any]) -> str:
+    if run["workers"]:
+        return "1 worker" if run["workers"] == 1 else f"{run['workers']} workers"
+    known = run.get("parallelism")
+    return f"on {run['engine']}" + (f" with parallelism {known}" if known else "")
 
 
 def _characters_read(report: Mapping[str, Any]) -> int:

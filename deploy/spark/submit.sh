@@ -10,7 +10,9 @@ set -eu
 : "${MASTER:?spark://HOST:7077}" "${CONFIG:?a config}" "${OUTPUT:?a folder on an object store}"
 WORKER=${WORKER:-/opt/thresher/bin/thresher-worker}
 
+# A task whose Python worker was lost is tried on another executor.
 docker run --rm --detach --net=host --name thresher-job-server \
+  --env JAVA_TOOL_OPTIONS="-Dspark.excludeOnFailure.enabled=true" \
   apache/beam_spark3_job_server:2.77.0 --spark-master-url="$MASTER"
 trap 'docker stop thresher-job-server' EXIT
 until python3 -c "import socket; socket.create_connection(('localhost', 8099))" 2> /dev/null; do sleep 1; done

@@ -1,83 +1,41 @@
-"""Corpora, and what the local run makes of them."""
+"""Configs, what the local run makes of them, and the Flink cluster that most tests share."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from tests.conftest import REPOSITORY
 from tests.engines import clusters
 from tests.engines.clusters import Cluster
-from tests.pipelines.corpora import STAGES, documents, write_config, write_corpus
+from tests.engines.configs import document_config, entries, pair_config, without_rules
+from tests.engines.runs import thresher
+from tests.pipelines.corpora import write_config, write_corpus
 
-# Documents with ids, and pairs without; together every stage there is.
+# Documents with ids, whose stages drop; and pairs without, whose stages measure. Together every stage there is.
 CONFIGS = ("documents", "pairs")
-
-
-def thresher(*arguments: str, timeout: float = 240, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the command line in a process of its own, as users do."""
-    return subprocess.run(
-        command(*arguments),
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        cwd=REPOSITORY,
-        env={**os.environ, **environment},
-        check=False,
-    )
-
-
-def command(*arguments: str) -> list[str]:
-    """Return the command line of a process."""
-    return [sys.executable, "-m", "pipelines.cli", *arguments]
-
-
-def document_config(folder: Path, files: list[str], output: Path) -> Path:
-    """Write a config with corpus stages between record stages: three passes."""
-    stages = [
-        *STAGES,
-        {"gopher_quality": {"name": "again", "minimum_words": 30}},
-        {"exact_duplicates": {"name": "once_more"}},
-    ]
-    return write_config(
-        folder / "documents.yaml", files, output, stages, id_column="id", source_column="source", batch_rows=100
-    )
-
-
-def pair_config(folder: Path, output: Path) -> Path:
-    """Write pairs and their config."""
-    rows: list[dict[str, Any]] = [
-        {"prompt": f"What about {row['id']}?", "response": row["text"]} for row in documents(900, seed=1)
-    ]
-    rows[5]["response"] = None
-    pq.write_table(pa.Table.from_pylist(rows), folder / "pairs.parquet", row_group_size=200)
-    (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[::2]))
-    files = [str(folder / "pairs.parquet"), str(folder / "pairs.jsonl")]
-    stages = [{"exact_duplicates": {"field": "prompt"}}, "language", "gopher_quality"]
-    return write_config(
-        folder / "pairs.yaml", files, output, stages,
-        prompt_column="prompt", response_column="response", batch_rows=150,
-    )  # fmt: skip
 
 
 @pytest.fixture(scope="session")
 def configs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Config files by name."""
     folder = tmp_path_factory.mktemp("engines")
-    files = write_corpus(folder / "corpus", 3000)
+    files = write_corpus(folder / "corpus", 1800)
+    once_more = {"exact_duplicates": {"name": "once_more"}}
+    every = [*entries("corpus"), *entries("record"), once_more]
     return {
-        "documents": document_config(folder, files, folder / "documents"),
-        "pairs": pair_config(folder, folder / "pairs"),
+        "documents": document_config(folder, files, folder / "documents", every),
+        "pairs": pair_config(folder, folder / "pairs", without_rules("record")),
     }
+
+
+@pytest.fixture(scope="session")
+def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A config for runs that need not do much."""
+    folder = tmp_path_factory.mktemp("few")
+    files = write_corpus(folder / "corpus", 150)
+    return write_config(folder / "few.yaml", files, folder / "run", ["exact_duplicates"])
 
 
 @pytest.fixture(scope="session")

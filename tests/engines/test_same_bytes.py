@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from reports.verify import verify
 from tests.engines import clusters
 from tests.engines.clusters import Cluster
-from tests.engines.conftest import CONFIGS, thresher
+from tests.engines.conftest import CONFIGS
+from tests.engines.runs import thresher
 
 
 def _inside(*options: str) -> Callable[[Path], AbstractContextManager[Cluster]]:
@@ -46,5 +48,4 @@ def test_the_same_manifest(
     done = thresher("run", str(configs[name]), "--output", str(tmp_path / "run"), *engine.options)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run/manifest.json").read_bytes() == expected[name]
-    done = thresher("verify", str(tmp_path / "run"))
-    assert done.returncode == 0, done.stderr
+    assert verify(str(tmp_path / "run")) == []

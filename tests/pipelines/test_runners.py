@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import grpc
 import pytest
+from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 
 from corpus.errors import ThresherError, UsageError
 from pipelines import runners
 from pipelines.config import config_from_mapping
-from pipelines.execution import failure_message
+from pipelines.execution import execute, failure_message
 from pipelines.job import Job
 from pipelines.runners import check_files, choose_engine, connect
 
@@ -174,3 +180,68 @@ def test_a_worker_says_what_it_lacks(tmp_path: Path) -> None:
     assert failure_message(error).startswith("the workers lack Thresher")
     other = RuntimeError("ModuleNotFoundError: No module named 'pipelines_of_others'")
     assert failure_message(other) == "ModuleNotFoundError: No module named 'pipelines_of_others'"
+
+
+class JobServer(beam_job_api_pb2_grpc.JobServiceServicer):  # type: ignore[misc]
+    """What Beam's job servers answer to the question for their options."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def DescribePipelineOptions(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Describe the options."""
+        options = [beam_job_api_pb2.PipelineOptionDescriptor(name=name) for name in self.names]
+        return beam_job_api_pb2.DescribePipelineOptionsResponse(options=options)
+
+
+@contextmanager
+def job_server(*names: str) -> Iterator[str]:
+    """Serve such options on loopback; gives the address."""
+    server = grpc.server(ThreadPoolExecutor(1))
+    beam_job_api_pb2_grpc.add_JobServiceServicer_to_server(JobServer(*names), server)
+    port = server.add_insecure_port("localhost:0")
+    server.start()
+    try:
+        yield f"localhost:{port}"
+    finally:
+        server.stop(None).wait()
+
+
+# Some of the options that Beam's Flink job servers 2.34.0 and 2.62.0 really described.
+OLD_OPTIONS = ("environment_cache_millis", "flink_master", "insert_bundle_parallelism", "sdk_worker_parallelism")
+NEW_OPTIONS = ("environment_cache_millis", "flink_master", "bundle_processor_cache_timeout", "sdk_worker_parallelism")
+
+
+def test_a_job_server_of_an_old_beam(tmp_path: Path) -> None:
+    """It is refused before the input is looked at; as found with Beam's own job server 2.34.0."""
+    with job_server(*OLD_OPTIONS) as address:
+        config = config_from_mapping(
+            {"input": {"files": [str(tmp_path / "none")]}, "output": str(tmp_path / "run"), "stages": []}
+        )
+        with pytest.raises(ThresherError) as refusal:
+            execute(config, ["--engine=flink", f"--job-endpoint={address}"])
+        assert f"the Beam job server at {address} is older than Beam 2.62, and Thresher" in str(refusal.value)
+        with pytest.raises(ThresherError, match="is older than Beam"):
+            connect(choose_engine(["--engine=spark", f"--job-endpoint={address}"]))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("names", [NEW_OPTIONS, ()])
+def test_job_servers_that_will_do(names: tuple[str, ...]) -> None:
+    with job_server(*names) as address:
+        engine = choose_engine(["--engine=flink", f"--job-endpoint={address}", "--parallelism=3"])
+        assert connect(engine) == engine
+
+
+def test_parallelism() -> None:
+    assert choose_engine(["--direct_num_workers=3"]).parallelism == 3
+    assert choose_engine(["--engine=flink", "--parallelism", "5"]).parallelism == 5
+    assert choose_engine(["--engine=spark"]).parallelism is None
+    assert choose_engine(["--engine=dataflow", *CLOUD]).parallelism is None
+    assert choose_engine(["--engine=dataflow", *CLOUD, "--max_num_workers=20"]).parallelism == 20
+
+
+def test_failures_are_asked_for_where_they_can_be() -> None:
+    assert runners.failures(choose_engine([])) == []
+    nobody = ["--engine=flink", "--job-endpoint=localhost:1", "--master=localhost:1", "--job_name=any"]
+    assert runners.failures(choose_engine(nobody)) == []
