@@ -26,13 +26,29 @@ RUNTIME = [
     "xxhash>=3",
     "zstandard>=0.23",
 ]
-DATATROVE = ["datatrove==0.10.1"]
-MODELS = ["safetensors", "torch>=2.6", "transformers>=5"]
+# datatrove's word splitter imports regex and spaCy, which its own requirements leave out.
+DATATROVE = ["datatrove==0.10.1", "regex", "spacy>=3.8"]
+MODELS = ["safetensors", "tokenizers", "torch>=2.6", "transformers>=5"]
 DATAFLOW = ["apache-beam[gcp]>=2.77,<3"]
-CLOUD = ["gcsfs", "huggingface_hub", "s3fs"]
+YAML = ["apache-beam[yaml]>=2.77,<3"]
+# s3fs 0.4 of 2020 names no aiobotocore: without a lower bound pip falls back on it to take the newest boto3.
+S3 = "s3fs>=2025.3"
+CLOUD = ["gcsfs>=2025.3", "huggingface_hub", S3]
 # A server that speaks S3, with its parts that the tests need.
-S3_SERVER = ["flask", "flask-cors", "moto[s3]", "s3fs"]
-TEST = [*DATATROVE, *S3_SERVER, "duckdb", "hypothesis", "jsonschema", "mypy", "pytest", "regex", "ruff"]
+S3_SERVER = ["flask", "flask-cors", "moto[s3]", S3]
+TEST = [
+    *DATATROVE,
+    *S3_SERVER,
+    *YAML,
+    "datasketch>=2",
+    "duckdb",
+    "hypothesis",
+    "jsonschema",
+    "mypy",
+    "pytest",
+    "ruff",
+    "tokenizers",
+]
 
 setup(
     name="thresher",
@@ -51,7 +67,7 @@ setup(
         "reports",
         "scorers",
     ],
-    package_data={"configs": ["*.yaml"]},
+    package_data={"configs": ["*.yaml", "beam_yaml/*.yaml", "suites/*.yaml"]},
     install_requires=RUNTIME,
     extras_require={
         "cloud": CLOUD,
@@ -59,6 +75,7 @@ setup(
         "datatrove": DATATROVE,
         "models": MODELS,
         "test": TEST,
+        "yaml": YAML,
     },
     entry_points={
         "console_scripts": ["thresher = pipelines.cli:console", "thresher-worker = pipelines.remote_worker:main"]
