@@ -28,15 +28,17 @@ class Folder:
 
     Args:
         root: a local path, or a URI that fsspec knows (s3://, gs://, memory://).
+        run: names one run, so that nobody takes files of an earlier run, kept in memory, for those of this one.
     """
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, run: str = "") -> None:
         self.root = root.rstrip("/") or "/"
+        self.run = run
         self.is_local = scheme_of(root) == "file"
         self._file_system: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"root": self.root, "is_local": self.is_local, "_file_system": None}
+        return {"root": self.root, "run": self.run, "is_local": self.is_local, "_file_system": None}
 
     def path(self, name: str) -> str:
         """Return the full path or URI of a name."""

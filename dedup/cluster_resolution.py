@@ -34,6 +34,8 @@ from dedup.verification import unpack_edges
 Integers = npt.NDArray[np.int64]
 
 NODES, EDGES = b"n", b"e"
+# Edges that are taken in before repeats are taken out, beyond those that are known: 8 MiB.
+PENDING_EDGES = 1 << 18
 
 
 def node_columns(priorities: int) -> list[str]:
@@ -57,6 +59,28 @@ def _nodes(parts: Iterable[bytes]) -> pa.Table:
     row_ids = whole(table["row_id"]).to_numpy()
     _, first = np.unique(row_ids, return_index=True)
     return table.take(pa.array(first)).combine_chunks()
+
+
+def _once(tables: list[Integers]) -> Integers:
+    edges = np.concatenate(tables)
+    edges = edges[np.lexsort((edges[:, 1], edges[:, 0]))]
+    new = np.append(True, (edges[1:, :2] != edges[:-1, :2]).any(axis=1))
+    distinct: Integers = edges[new[: len(edges)]]
+    return distinct
+
+
+def _distinct(parts: Iterable[bytes]) -> Integers:
+    """Return each edge once: a pair that shares cliques of several homes was proven in each of them.
+
+    Pages of one template share most of their bands, so repeats are taken out on the way.
+    """
+    distinct, pending, waiting = unpack_edges([]), [], 0
+    for part in parts:
+        pending.append(unpack_edges([part]))
+        waiting += len(pending[-1])
+        if waiting > len(distinct) + PENDING_EDGES:
+            distinct, pending, waiting = _once([distinct, *pending]), [], 0
+    return _once([distinct, *pending])
 
 
 @dataclass(frozen=True)
@@ -92,8 +116,7 @@ def resolve_clusters(values: Iterable[bytes], priorities: int, max_copies: int |
         return Resolved([], None, pack_totals(*(np.zeros(0, np.int64) for _ in range(3))), 0)
     table = _nodes(parts[NODES])
     row_ids = whole(table["row_id"]).to_numpy()
-    # A pair that shares cliques of several homes was proven in each of them.
-    edges = np.unique(unpack_edges(parts[EDGES]), axis=0)
+    edges = _distinct(parts[EDGES])
     hashes = hashes_of(table["content_hash"])
     halves = np.ascontiguousarray(hashes).view(np.uint64).reshape(-1, 2)
     numbers = np.unique(halves, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)

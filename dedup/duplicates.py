@@ -104,12 +104,14 @@ class DuplicateStage(CorpusStage):
         permutations: of the signatures; 0 where only equal texts are duplicates.
         bands: number of bands of a signature.
         max_bucket: members up to which all pairs of a bucket are compared.
+        max_forest_edges: records in clusters up to which one process finds the components.
     """
 
     config: DuplicateConfig
     permutations = 0
     bands = 0
     max_bucket = 0
+    max_forest_edges = 1
 
     def __init__(self, config: StageConfig, name: str, text_field: TextField) -> None:
         super().__init__(config, name, text_field)

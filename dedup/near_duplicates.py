@@ -43,6 +43,11 @@ class NearDuplicatesConfig(DuplicateConfig):
     max_bucket: Annotated[int, Field(ge=2)] = Field(
         default=4000, description="Records with one band key up to which all pairs are compared."
     )
+    max_forest_edges: Annotated[int, Field(ge=1, le=4 << 20)] = Field(
+        default=4 << 20,
+        description="Records with near-duplicates whose clusters are found in one process (16 bytes each in every "
+        "worker); beyond it by rounds, a job each, with the same result.",
+    )
 
     @model_validator(mode="after")
     def _bands_fit(self) -> NearDuplicatesConfig:
@@ -79,6 +84,7 @@ class NearDuplicates(DuplicateStage):
         self.permutations = self.config.permutations
         self.bands = self._chosen.bands
         self.max_bucket = self.config.max_bucket
+        self.max_forest_edges = self.config.max_forest_edges
         self._constants: Any = None
 
     def similarity_threshold(self) -> float:
@@ -86,7 +92,8 @@ class NearDuplicates(DuplicateStage):
         return self.config.threshold
 
     def prepare(self) -> None:
-        """Load the kernels and draw the permutations."""
+        """Load the kernels and draw the permutations. Raises UsageError as the base class does."""
+        super().prepare()
         import dedup.bands_kernel
         import dedup.shingles_kernel
         import dedup.signatures_kernel  # noqa: F401

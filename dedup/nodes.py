@@ -6,8 +6,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from corpus.folder import Folder
 from corpus.selection_keys import Hashes, Integers, RecordIds, Words
 from dedup.leaders import record_ranks
+from dedup.staged import read_nodes
+
+# Records whose columns are read at a time: about 10 MB.
+BLOCK = 1 << 16
 
 ORDER_COLUMNS = ("protected", "characters", "content_hash", "record_id")
 
@@ -55,3 +60,18 @@ def ranks_of(table: pa.Table, row_ids: Integers, priorities: int) -> Integers:
         record_ids_of(table),
         row_ids,
     )
+
+
+def staged_ranks(folder: Folder, stage: str, priorities: int, row_ids: Integers) -> Integers:
+    """Return the place of each of some staged records in their total order, int64[n], for ascending row ids."""
+    table = read_nodes(folder, stage, row_ids, [*ORDER_COLUMNS, *priority_columns(priorities)])
+    return ranks_of(table, row_ids, priorities)
+
+
+def earliest(folder: Folder, stage: str, priorities: int, count: int, row_ids: Integers) -> Integers:
+    """Return so many staged records, ascending: the first of any number in the total order; given ascending row ids."""
+    first = row_ids[:0]
+    for start in range(0, len(row_ids), BLOCK):
+        first = np.concatenate([first, row_ids[start : start + BLOCK]])
+        first = np.sort(first[staged_ranks(folder, stage, priorities, first) < count])
+    return first

@@ -10,12 +10,13 @@ ids. So the buckets of near-identical records, which have the same members in mo
 pair of several bands is compared once.
 
 Bounds: an entry takes ``ENTRY_BYTES``; a clique of more than ``LARGE`` members has a home by itself, and a bucket of
-more than ``max_bucket`` is cut into slices of about ``SLICE`` by a hash of content and band.
+more than ``max_bucket`` is cut into slices of about ``SLICE`` by a hash of content and band. Its earliest records in
+the total order, by which the others would leave, are in every slice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,14 +30,14 @@ Integers = npt.NDArray[np.int64]
 Keys = npt.NDArray[np.uint64]
 Contents = npt.NDArray[np.uint32]
 
-EXACT = 255
+EXACT = (1 << 16) - 1
 """Number of the band whose key is the content hash; other bands count from 0, and are fewer."""
-ENTRY_BYTES = 17
+ENTRY_BYTES = 18
 LARGE = 1000
 SLICE = 1 << 16
 
-_ENTRIES = (np.int64, np.int32, np.uint8, np.uint64, np.uint32)
-_CLIQUES = (np.uint8, np.uint8, np.int32, np.int64)
+_ENTRIES = (np.int64, np.int32, np.uint16, np.uint64, np.uint32)
+_CLIQUES = (np.uint8, np.uint16, np.int32, np.int64)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MULTIPLIER = np.uint64(0xD6E8FEB86659FD93)
 
@@ -81,8 +82,13 @@ def pack_entries(
     for number in np.flatnonzero(np.diff(borders)).tolist():
         taken = order[borders[number] : borders[number + 1]]
         of_row = chosen[taken]
-        columns = [rows32[of_row], numbers[taken].astype(np.uint8), keys[taken], contents[of_row]]
+        columns = [rows32[of_row], numbers[taken].astype(np.uint16), keys[taken], contents[of_row]]
         yield number, pack_arrays([np.array([key], np.int64), *columns])
+
+
+def pairs_among(count: int) -> int:
+    """Return how many pairs so many records make."""
+    return count * (count - 1) // 2
 
 
 @dataclass(frozen=True)
@@ -93,18 +99,21 @@ class Proposals:
         cliques: (home, packed cliques); a home is a row id.
         candidates: (batch key, packed int32 rows) of the records in cliques.
         stars: int64[m, 2], row ids of records of one text: the smallest, and each other.
+        not_compared: pairs of members of buckets that are in no clique, counted per bucket.
     """
 
     cliques: list[tuple[int, bytes]]
     candidates: list[tuple[int, bytes]]
     stars: Integers
+    not_compared: int
 
 
-def propose(packed: Iterable[bytes], max_bucket: int) -> Proposals:
+def propose(packed: Iterable[bytes], max_bucket: int, earliest: Callable[[Integers], Integers]) -> Proposals:
     """Return the cliques of a partition; the order of ``packed`` does not matter.
 
     Args:
         max_bucket: members up to which all pairs of a bucket are compared.
+        earliest: gives a few row ids of many (``dedup.nodes.earliest``), ascending as these are.
     """
     columns: list[list[npt.NDArray[np.generic]]] = [[], [], [], []]
     for data in packed:
@@ -114,7 +123,7 @@ def propose(packed: Iterable[bytes], max_bucket: int) -> Proposals:
         ):
             column.append(values)
     if not columns[0]:
-        return Proposals([], [], np.zeros((0, 2), np.int64))
+        return Proposals([], [], np.zeros((0, 2), np.int64), 0)
     row_ids, bands, keys, contents = (np.concatenate(column) for column in columns)
     order = np.lexsort((row_ids, contents, keys, bands))
     row_ids, bands, keys, contents = row_ids[order], bands[order], keys[order], contents[order]
@@ -130,20 +139,22 @@ def propose(packed: Iterable[bytes], max_bucket: int) -> Proposals:
     starts = np.flatnonzero(new_bucket[members])
     sizes = np.diff(np.append(starts, len(members)))
     shared = sizes > 1
-    cliques = _Cliques()
+    cliques = _Cliques(earliest)
     for start, size in zip(starts[shared].tolist(), sizes[shared].tolist(), strict=True):
         chosen = members[start : start + size]
         if size <= max_bucket:
             cliques.add(PAIRS, int(bands[chosen[0]]), row_ids[chosen])
         else:
             cliques.add_slices(int(bands[chosen[0]]), row_ids[chosen], contents[chosen])
-    return Proposals(cliques.packed(), cliques.candidates(), stars)
+    return Proposals(cliques.packed(), cliques.candidates(), stars, cliques.not_compared)
 
 
 class _Cliques:
     """Gathers cliques and deals them out to their homes."""
 
-    def __init__(self) -> None:
+    def __init__(self, earliest: Callable[[Integers], Integers]) -> None:
+        self.not_compared = 0
+        self._earliest = earliest
         self._by_home: dict[int, list[tuple[int, int, Integers]]] = {}
         self._members: list[Integers] = []
 
@@ -158,12 +169,21 @@ class _Cliques:
     def add_slices(self, band: int, row_ids: Integers, contents: Contents) -> None:
         """Add a bucket that is too large for all pairs."""
         count = -(-len(row_ids) // SLICE)
+        if count == 1:
+            self.add(ORDERED, band, row_ids)
+            return
+        order = np.argsort(row_ids)
+        row_ids, contents = row_ids[order], contents[order]
+        anchors = self._earliest(row_ids)
+        others = ~np.isin(row_ids, anchors)
         # Each band cuts otherwise, so that two records part in one band and meet in another.
-        part = mix(contents.astype(np.uint64) << np.uint64(8) | np.uint64(band)) % np.uint64(count)
+        part = mix(contents.astype(np.uint64) << np.uint64(16) | np.uint64(band)) % np.uint64(count)
+        self.not_compared += pairs_among(int(others.sum()))
         for number in range(count):
-            chosen = row_ids[part == number]
-            if len(chosen) > 1:
-                self.add(ORDERED, band, chosen)
+            chosen = row_ids[others & (part == number)]
+            self.not_compared -= pairs_among(len(chosen))
+            if len(chosen):
+                self.add(ORDERED, band, np.concatenate([anchors, chosen]))
 
     def packed(self) -> list[tuple[int, bytes]]:
         """Return (home, packed cliques)."""
@@ -186,7 +206,8 @@ class _Cliques:
 
 def pack_cliques(cliques: list[tuple[int, int, Integers]]) -> bytes:
     """Return (kind, band, row ids) of cliques as bytes."""
-    kinds, bands = (np.array([clique[place] for clique in cliques], np.uint8) for place in (0, 1))
+    kinds = np.array([kind for kind, *_ in cliques], np.uint8)
+    bands = np.array([band for _, band, _ in cliques], np.uint16)
     sizes = np.array([len(row_ids) for *_, row_ids in cliques], np.int32)
     return pack_arrays([kinds, bands, sizes, np.concatenate([row_ids for *_, row_ids in cliques])])
 

@@ -75,20 +75,45 @@ def write_shingles(folder: Folder, stage: str, key: int, rows: Integers, offsets
     _write(folder, _name(stage, "shingles", key), pa.RecordBatch.from_arrays(columns, names=["row", "hashes"]))
 
 
+def edges_name(stage: str, home: int) -> str:
+    """Return the name of the file with the edges of a home."""
+    return f"staging/near-{stage}/edges/{home:016x}.bin"
+
+
+def edge_files(folder: Folder, stage: str) -> list[str]:
+    """Return the names of all files with edges."""
+    return folder.names(f"staging/near-{stage}/edges")
+
+
+def pairs_name(stage: str, number: int, part: int) -> str:
+    """Return the name of a partition's pairs after a round of finding components; round 0 is before the first."""
+    return f"staging/near-{stage}/pairs-{number}/{part:06d}.bin"
+
+
+def components_name(stage: str) -> str:
+    """Return the name of the file that says that the components were found by rounds, and where they are."""
+    return f"staging/near-{stage}/components.json"
+
+
+def overflow_name(stage: str) -> str:
+    """Return the name of the file that says that a forest was too large for one process."""
+    return f"staging/near-{stage}/overflow.json"
+
+
 def _write(folder: Folder, name: str, batch: pa.RecordBatch) -> None:
     with folder.writing(name) as file, pa.ipc.new_file(file, batch.schema) as writer:
         writer.write_batch(batch)
 
 
 @lru_cache(maxsize=CACHED_FILES)
-def _read_remote(root: str, name: str) -> pa.RecordBatch:
-    with Folder(root).open_arrow(name) as source:
+def _read_remote(root: str, run: str, name: str) -> pa.RecordBatch:
+    with Folder(root, run).open_arrow(name) as source:
         return pa.ipc.open_file(source).get_batch(0)
 
 
 def _read(folder: Folder, name: str) -> pa.RecordBatch:
     if not folder.is_local:
-        return _read_remote(folder.root, name)
+        return _read_remote(folder.root, folder.run, name)
     return pa.ipc.open_file(folder.open_arrow(name)).get_batch(0)
 
 

@@ -6,14 +6,14 @@ makes likely rule them out: the number of agreements of a pair at the threshold 
 above it). What remains is compared exactly.
 
 A clique of the kind ``ORDERED`` comes of a bucket with too many members for all pairs. Its members stand in the total
-order, and each one is compared with earlier members until it has ``ENOUGH`` proven ones: the first ``ANCHORS`` of all,
-then up to ``WINDOW`` before it in buckets that a further row of the signature refines. The other pairs are counted as
-not compared.
+order, and each one is compared with earlier members until it has ``ENOUGH`` proven ones: the first ``ANCHORS`` of all
+(those of the bucket, also where it was cut), then up to ``WINDOW`` before it in buckets that a further row of the
+signature refines. The other pairs are counted as not compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import floor, sqrt
 
@@ -22,9 +22,8 @@ import numpy.typing as npt
 
 from corpus.folder import Folder
 from corpus.packing import pack_arrays, unpack_arrays
-from corpus.selection_keys import ranks
-from dedup.nodes import ORDER_COLUMNS, priority_columns, ranks_of
-from dedup.proposals import ORDERED, PAIRS, unpack_cliques
+from dedup.nodes import staged_ranks
+from dedup.proposals import ORDERED, PAIRS, pairs_among, unpack_cliques
 from dedup.shingles import at_threshold
 from dedup.staged import read_nodes, read_shingles, shingle_counts, signature_matrix
 
@@ -37,7 +36,8 @@ ANCHORS, WINDOW, ENOUGH = 16, 256, 2
 ROOM = 1 << 20
 SHINGLE_BYTES = 128 << 20
 
-_EDGES = (np.int64, np.int64, np.int64, np.int64)
+_COUNTS = 4 * 8
+_EDGES = (np.int64, np.int64, np.int32, np.int32)
 
 
 @dataclass
@@ -66,13 +66,24 @@ class Edges:
 
 def pack_edges(table: Integers) -> bytes:
     """Return edges, int64[m, 4], as bytes."""
-    return pack_arrays([np.ascontiguousarray(column) for column in table.T])
+    return pack_arrays([column.astype(kind) for column, kind in zip(table.T, _EDGES, strict=True)])
 
 
 def unpack_edges(parts: Iterable[bytes]) -> Integers:
     """Return the edges of all parts as int64[m, 4]."""
-    tables = [np.column_stack(unpack_arrays(data, _EDGES)) for data in parts]
+    tables = [np.column_stack(unpack_arrays(data, _EDGES)).astype(np.int64, copy=False) for data in parts]
     return np.concatenate(tables) if tables else np.zeros((0, 4), np.int64)
+
+
+def write_edges(folder: Folder, name: str, table: Integers, counts: Sequence[int]) -> None:
+    """Store the edges of a home, and the four counts of its pairs."""
+    folder.write_bytes(name, np.array(counts, np.int64).tobytes() + pack_edges(table))
+
+
+def read_edges(folder: Folder, name: str) -> tuple[Integers, bytes]:
+    """Return the edges of a home as int64[m, 4], and its packed counts."""
+    data = folder.read_bytes(name)
+    return unpack_edges([data[_COUNTS:]]), data[:_COUNTS]
 
 
 def least_agreements(threshold: float, permutations: int) -> int:
@@ -105,27 +116,26 @@ class Verifier:
         """Return the edges of the cliques of a home; the order of ``packed`` does not matter."""
         cliques = unpack_cliques(packed)
         edges = Edges()
-        if not cliques:
-            return edges
-        row_ids = np.unique(np.concatenate([members for *_, members in cliques]))
-        table = read_nodes(self.folder, self.stage, row_ids, ["signature"])
-        signatures = signature_matrix(table["signature"], self.permutations)
         plain = [(band, members) for kind, band, members in cliques if kind == PAIRS]
         if plain:
-            self._all_pairs(plain, row_ids, signatures, edges)
+            self._all_pairs(plain, edges)
         for kind, band, members in cliques:
             if kind == ORDERED:
-                self._ordered(band, members, signatures[np.searchsorted(row_ids, members)], edges)
+                self._ordered(band, members, edges)
         return edges
 
-    def _all_pairs(
-        self, cliques: list[tuple[int, Integers]], row_ids: Integers, signatures: Signatures, edges: Edges
-    ) -> None:
+    def _signatures(self, row_ids: Integers) -> Signatures:
+        table = read_nodes(self.folder, self.stage, row_ids, ["signature"])
+        return signature_matrix(table["signature"], self.permutations)
+
+    def _all_pairs(self, cliques: list[tuple[int, Integers]], edges: Edges) -> None:
         from dedup.verification_kernel import CLIQUE, COMPARED, FOUND, likely_pairs
 
+        row_ids = np.unique(np.concatenate([members for _, members in cliques]))
+        signatures = self._signatures(row_ids)
         members = np.searchsorted(row_ids, np.concatenate([members for _, members in cliques])).astype(np.int32)
         sizes = np.array([len(members) for _, members in cliques])
-        bands = np.array([band for band, _ in cliques], np.uint8)
+        bands = np.array([band for band, _ in cliques], np.uint16)
         clique_of = np.full((len(row_ids), self.bands), -1, np.int32)
         clique_of[members, np.repeat(bands, sizes)] = np.repeat(np.arange(len(cliques)), sizes)
         offsets = np.append(0, np.cumsum(sizes))
@@ -169,23 +179,24 @@ class Verifier:
         starts = np.unique(np.searchsorted(weights, np.arange(0, weights[-1], SHINGLE_BYTES)))
         yield from np.split(order, starts[1:])
 
-    def _ordered(self, band: int, row_ids: Integers, signatures: Signatures, edges: Edges) -> None:
-        by_order = self._total_order(row_ids)
+    def _ordered(self, band: int, row_ids: Integers, edges: Edges) -> None:
+        signatures = self._signatures(row_ids)
+        by_order = np.argsort(staged_ranks(self.folder, self.stage, self.priorities, row_ids))
         count = len(row_ids)
         found = np.zeros(count, np.int64)
-        least = least_agreements(self.threshold, self.permutations)
-        # Anchors: the first of all. In the order itself they are the places from 0.
-        compared = self._rounds(by_order, np.zeros(count, np.int64), ANCHORS, signatures, least, row_ids, found, edges)
+        # Anchors are the first of all. In the order itself they are the places from 0.
+        compared = self._rounds(by_order, np.zeros(count, np.int64), ANCHORS, signatures, row_ids, found, edges)
+        others = by_order[ANCHORS:]
         rows = self.permutations // self.bands
-        further = (band * rows + rows) % self.permutations
-        refined = np.lexsort((ranks(by_order), signatures[:, further]))
-        minima = signatures[refined, further]
-        starts = np.flatnonzero(np.append(True, minima[1:] != minima[:-1]))
-        bucket = np.repeat(starts, np.diff(np.append(starts, count)))
-        previous = np.maximum(bucket, np.arange(count) - WINDOW)
-        compared += self._rounds(refined, previous, count, signatures, least, row_ids, found, edges)
+        minima = signatures[others, (band * rows + rows) % self.permutations]
+        refined = np.argsort(minima, kind="stable")
+        minima = minima[refined]
+        starts = np.flatnonzero(np.append(True, minima[1:] != minima[:-1])[: len(others)])
+        bucket = np.repeat(starts, np.diff(np.append(starts, len(others))))
+        previous = np.maximum(bucket, np.arange(len(others)) - WINDOW)
+        compared += self._rounds(others[refined], previous, count, signatures, row_ids, found, edges)
         edges.proposed += compared
-        edges.not_compared += count * (count - 1) // 2 - compared
+        edges.not_compared += pairs_among(count) - compared
 
     def _rounds(
         self,
@@ -193,7 +204,6 @@ class Verifier:
         previous: Integers,
         last: int,
         signatures: Signatures,
-        least: int,
         row_ids: Integers,
         found: Integers,
         edges: Edges,
@@ -208,23 +218,14 @@ class Verifier:
         """
         from dedup.verification_kernel import next_pairs
 
+        least = least_agreements(self.threshold, self.permutations)
         places = previous.copy()
         pairs = np.empty((len(order), 2), np.int32)
         while True:
-            done = (found[order] >= ENOUGH) | (places >= last)
-            count = next_pairs(order, previous, signatures, least, places, done.astype(np.uint8), pairs)
+            done = (found[order] >= ENOUGH).astype(np.uint8)
+            count = next_pairs(order, last, signatures, least, places, done, pairs)
             if not count:
-                break
-            chosen = pairs[:count]
-            chosen = chosen[chosen[:, 1] < last]
-            members = order[chosen]
+                return int((places - previous).sum())
+            members = order[pairs[:count]]
             proven = self._prove(members.astype(np.int32), row_ids, edges)
             np.add.at(found, members[proven, 0], 1)
-        limit = np.minimum(places, np.minimum(np.arange(len(order)), last))
-        return int(np.maximum(limit - previous, 0).sum())
-
-    def _total_order(self, row_ids: Integers) -> Integers:
-        """Return the places of records in ``row_ids``, the first of the total order first."""
-        columns = [*ORDER_COLUMNS, *priority_columns(self.priorities)]
-        table = read_nodes(self.folder, self.stage, row_ids, columns)
-        return np.argsort(ranks_of(table, row_ids, self.priorities))

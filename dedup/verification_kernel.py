@@ -31,13 +31,13 @@ def same_minima(signatures: Signatures, first: int, second: int, permutations: i
 
 
 @kernel(
-    f"void({INTEGERS}, {MEMBERS}, Array(uint8, 1, 'C', True), {MATRIX}, {SIGNATURES}, int64, "
+    f"void({INTEGERS}, {MEMBERS}, Array(uint16, 1, 'C', True), {MATRIX}, {SIGNATURES}, int64, "
     "Array(int32, 2, 'C'), Array(int64, 1, 'C'))"
 )
 def likely_pairs(
     offsets: Integers,
     members: Members,
-    bands: npt.NDArray[np.uint8],
+    bands: npt.NDArray[np.uint16],
     clique_of: npt.NDArray[np.int32],
     signatures: Signatures,
     least: int,
@@ -49,7 +49,7 @@ def likely_pairs(
     Args:
         offsets: int64[c + 1] of the cliques in ``members``.
         members: int32, the rows of ``signatures`` that each clique has.
-        bands: uint8[c], the band of each clique.
+        bands: uint16[c], the band of each clique.
         clique_of: int32[n, b], the clique of each row in each band, -1 where it is in none.
         signatures: uint32[n, permutations].
         least: fewest permutations in which the two of a pair agree.
@@ -89,12 +89,12 @@ def likely_pairs(
 
 
 @kernel(
-    f"int64({INTEGERS}, {INTEGERS}, {SIGNATURES}, int64, Array(int64, 1, 'C'), Array(uint8, 1, 'C', True), "
+    f"int64({INTEGERS}, int64, {SIGNATURES}, int64, Array(int64, 1, 'C'), Array(uint8, 1, 'C', True), "
     "Array(int32, 2, 'C'))"
 )
 def next_pairs(
     order: Integers,
-    previous: Integers,
+    last: int,
     signatures: Signatures,
     least: int,
     places: Integers,
@@ -105,10 +105,10 @@ def next_pairs(
 
     Args:
         order: int64[m], the members (rows of ``signatures``) in the total order.
-        previous: int64[m + 1], where member k has its candidates: places ``previous[k]`` up to k are compared.
+        last: members from this place on are compared with by no other.
         signatures: uint32[n, permutations].
         least: fewest permutations in which the two of a pair agree.
-        places: int64[m], the place each member goes on from; moved on behind the one found.
+        places: int64[m], the place each member goes on from; moved on behind the one found, or to the end.
         done: uint8[m], members that need no more.
         pairs: int32[m, 2], takes (place of the member, place of the earlier one).
 
@@ -121,8 +121,9 @@ def next_pairs(
     for member in range(len(order)):
         if done[member]:
             continue
-        place = max(places[member], previous[member])
-        while place < member:
+        place = places[member]
+        end = min(member, last)
+        while place < end:
             left, right = order[member] * permutations, order[place] * permutations
             place += 1
             if same_minima(rows, left, right, permutations) >= least:

@@ -8,12 +8,11 @@ import apache_beam as beam
 import numpy as np
 
 from corpus import selection
-from corpus.errors import ThresherError
 from dedup import components
 from dedup.verification import unpack_edges
 
 PAIR_COUNTS = ("proposed", "verified", "at_threshold", "not_compared")
-SIDE_INPUT_BYTES = 64 << 20
+OVERFLOW = b"overflow"
 
 
 class MergeTotals(beam.CombineFn):  # type: ignore[misc]
@@ -60,7 +59,10 @@ class MergeSamples(beam.CombineFn):  # type: ignore[misc]
 
 
 class Forest(beam.CombineFn):  # type: ignore[misc]
-    """Packed edges -> the packed forest of their components."""
+    """Packed edges -> the packed forest of their components, or ``OVERFLOW`` where that has too many records."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most * components.PAIR_BYTES
 
     def create_accumulator(self) -> bytes:
         """Return the forest of nothing."""
@@ -68,24 +70,26 @@ class Forest(beam.CombineFn):  # type: ignore[misc]
 
     def add_input(self, mutable_accumulator: bytes, element: bytes) -> bytes:
         """Add edges."""
+        if mutable_accumulator == OVERFLOW:
+            return OVERFLOW
         table = unpack_edges([element])
         return components.add(mutable_accumulator, components.pack_pairs(table[:, 0], table[:, 1]))
 
     def merge_accumulators(self, accumulators: Iterable[bytes]) -> bytes:
         """Add forests."""
-        return components.merge(accumulators)
+        parts = list(accumulators)
+        if OVERFLOW in parts:
+            return OVERFLOW
+        merged = components.merge(parts)
+        # What is pending beside the forest may be as much again.
+        return OVERFLOW if len(merged) > 4 * self.most + 16 * components.PENDING_PAIRS else merged
 
     def extract_output(self, accumulator: bytes) -> bytes:
-        """Return the forest. Raises ThresherError where it is too large for the workers."""
+        """Return the forest."""
+        if accumulator == OVERFLOW:
+            return OVERFLOW
         forest = components.extract(accumulator)
-        if len(forest) > SIDE_INPUT_BYTES:
-            nodes = len(forest) // components.PAIR_BYTES
-            raise ThresherError(
-                f"{nodes:,} records have near-duplicates, more than the {SIDE_INPUT_BYTES // components.PAIR_BYTES:,} "
-                "whose clusters fit into one run; drop exact duplicates before, raise threshold, or set scope: source "
-                "and run the sources apart"
-            )
-        return forest
+        return OVERFLOW if len(forest) > self.most else forest
 
 
 class Sum(beam.CombineFn):  # type: ignore[misc]

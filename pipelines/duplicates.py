@@ -24,6 +24,7 @@ from apache_beam import pvalue
 
 from corpus.batch import first_row_id
 from corpus.batch_layout import MAX_ROWS, ROW_BITS
+from corpus.errors import ThresherError
 from corpus.folder import Folder
 from corpus.selection import pack_totals, unpack_totals
 from corpus.stages import Stage
@@ -35,12 +36,13 @@ from dedup.cluster_resolution import EDGES as EDGES_PREFIX
 from dedup.cluster_resolution import node_columns, pack_members, pack_nodes, resolve_clusters, unpack_members
 from dedup.cluster_verdicts import pack_selected
 from dedup.duplicates import DuplicateStage
+from dedup.labels import StagedComponents
 from dedup.nodes import earliest, hashes_of
 from dedup.proposals import pack_entries, propose
 from dedup.signature_tables import group_totals
-from dedup.staged import read_nodes, write_shingles, write_signatures
-from dedup.verification import ANCHORS, Verifier, pack_edges, unpack_edges
-from pipelines.combining import PAIR_COUNTS, Forest, MergeTotals, Sum, SumCounts
+from dedup.staged import edges_name, overflow_name, read_nodes, write_shingles, write_signatures
+from dedup.verification import ANCHORS, Verifier, pack_edges, read_edges, unpack_edges, write_edges
+from pipelines.combining import OVERFLOW, PAIR_COUNTS, Forest, MergeTotals, Sum, SumCounts
 from pipelines.selection import Selecting
 from reports.closing import summary_name
 
@@ -83,6 +85,17 @@ class DuplicateStep(beam.DoFn):  # type: ignore[misc]
     def priorities(self) -> int:
         """Number of priority keys."""
         return len(self.stage.config.priorities)
+
+    def labels_of(self, row_ids: np.ndarray[Any, np.dtype[np.int64]], forest: bytes) -> np.ndarray[Any, Any]:
+        """Return the component of each record. Raises ThresherError where rounds have to find them first."""
+        if forest != OVERFLOW:
+            return components.labels_of(row_ids, forest)
+        folder = self.job.folder
+        found = StagedComponents.find(folder, self.name)
+        if found is None:
+            folder.write_bytes(overflow_name(self.name), b"{}")
+            raise ThresherError(f"{self.name}: too many records are in clusters for one process to find these")
+        return found.labels_of(row_ids)
 
     def component_partition(self, labels: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, Any]:
         """Return the partition of each component."""
@@ -179,20 +192,22 @@ class Verify(DuplicateStep):
     """(Home, cliques) -> proven edges; their ends by batch; what was counted. Waits until all shingles are staged."""
 
     def process(self, element: tuple[int, Iterable[bytes]], staged: int) -> Iterator[bytes | pvalue.TaggedOutput]:
-        """Prove the pairs of one home."""
-        stage = self.stage
+        """Prove the pairs of one home; what was proven before is read back."""
+        stage, folder = self.stage, self.job.folder
+        name = edges_name(self.name, element[0])
         verifier = Verifier(
-            self.job.folder,
+            folder,
             self.name,
             stage.similarity_threshold(),
             stage.permutations,
             stage.bands,
             self.priorities,
         )
-        found = verifier.verify(element[1])
-        counts = np.array([found.proposed, found.verified, 0, found.not_compared], np.int64)
-        yield pvalue.TaggedOutput(COUNTS, counts.tobytes())
-        table = found.table()
+        if not folder.exists(name):
+            found = verifier.verify(element[1])
+            write_edges(folder, name, found.table(), [found.proposed, found.verified, 0, found.not_compared])
+        table, counts = read_edges(folder, name)
+        yield pvalue.TaggedOutput(COUNTS, counts)
         if len(table):
             yield pack_edges(table)
             row_ids = np.unique(table[:, :2])
@@ -206,7 +221,7 @@ class LabelEdges(DuplicateStep):
     def process(self, element: bytes, forest: bytes) -> Iterator[Keyed]:
         """Deal out some edges."""
         table = unpack_edges([element])
-        parts = self.component_partition(components.labels_of(np.ascontiguousarray(table[:, 0]), forest))
+        parts = self.component_partition(self.labels_of(np.ascontiguousarray(table[:, 0]), forest))
         for part in np.unique(parts).tolist():
             yield part, EDGES_PREFIX + pack_edges(table[parts == part])
 
@@ -220,7 +235,7 @@ class LabelNodes(DuplicateStep):
         rows, labels = unpack_members(packed)
         row_ids = rows.astype(np.int64) + first_row_id(key)
         table = read_nodes(self.job.folder, self.name, row_ids, node_columns(self.priorities))
-        parts = self.component_partition(components.labels_of(labels, forest))
+        parts = self.component_partition(self.labels_of(labels, forest))
         for part in np.unique(parts).tolist():
             chosen = np.flatnonzero(parts == part)
             yield part, pack_nodes(row_ids[chosen], table.take(pa.array(chosen)))
@@ -326,7 +341,9 @@ class DuplicateVerdicts:
             verified = self._verified(proposed[CLIQUES], proposed[CANDIDATES], chunks)
             members.append(verified[MEMBERS])
             counts.append(verified[COUNTS])
-            forest_of_all = verified[EDGES] | f"{name}: components" >> beam.CombineGlobally(Forest())
+            forest_of_all = verified[EDGES] | f"{name}: components" >> beam.CombineGlobally(
+                Forest(stage.max_forest_edges)
+            )
             forest = [pvalue.AsSingleton(forest_of_all)]
             labelling = beam.ParDo(LabelEdges(job, name), *forest).with_output_types(Keyed)
             edges.append(verified[EDGES] | f"{name}: edges by component" >> labelling)

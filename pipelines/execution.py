@@ -9,7 +9,7 @@ import resource
 import signal
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib import metadata
@@ -177,18 +177,34 @@ def _run_pipeline(config: RunConfig, root: str, plan: InputPlan, engine: Engine,
     from pipelines.job import Job
     from pipelines.local_runner import local_runner, watched_workers
     from pipelines.progress import ProgressBar
+    from pipelines.rounds import find_components, overflown
 
     digest = hashlib.sha256(plan.to_json().encode()).hexdigest()
-    folder = Folder(root)
     job = Job(config, root, planned_rows(plan), digest)
+    folder = job.folder
+
+    def run_job(fill: Callable[[beam.Pipeline], None]) -> None:
+        options = PipelineOptions(list(engine.arguments))
+        runner = local_runner(folder) if engine.has_own_workers else None
+        pipeline = beam.Pipeline(runner=runner, options=options)
+        fill(pipeline)
+        with watched_workers(folder) if engine.is_local else nullcontext():
+            _wait(pipeline.run(), engine)
+
+    def run_all() -> None:
+        try:
+            run_job(lambda pipeline: build(pipeline, job))
+        except Exception:
+            stage = overflown(folder, config.build())
+            if stage is None:
+                raise
+            find_components(folder, stage, stage.cluster_partitions(job.planned_rows), run_job)
+            # What was staged before is read back; each stage of the config can have this at most once.
+            run_all()
+
     with ProgressBar(root, len(plan.items), console):
         try:
-            options = PipelineOptions(list(engine.arguments))
-            runner = local_runner(folder) if engine.has_own_workers else None
-            pipeline = beam.Pipeline(runner=runner, options=options)
-            build(pipeline, job)
-            with watched_workers(folder) if engine.is_local else nullcontext():
-                _wait(pipeline.run(), engine)
+            run_all()
         except Exception as error:
             message = failure_message(error, failures(engine))
             raise ThresherError(f"{message}\nrun the same command again to go on") from error

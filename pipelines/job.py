@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass
-from functools import lru_cache
+import secrets
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
 
 from corpus.errors import ThresherError
 from corpus.folder import Folder
@@ -34,11 +35,13 @@ class Job:
     planned_rows: int
     plan_digest: str
     version: str = VERSION
+    run: str = field(default_factory=partial(secrets.token_hex, 8), compare=False)
+    """Names this start of the run, for what processes keep in memory."""
 
     @property
     def folder(self) -> Folder:
         """The run folder."""
-        return Folder(self.root)
+        return Folder(self.root, self.run)
 
     def passes(self) -> tuple[Pass, ...]:
         """Return the passes, with stages that are not prepared yet."""
