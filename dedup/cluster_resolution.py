@@ -6,13 +6,14 @@ of one content hash are one node of the walk that finds leaders, so the stars be
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from corpus.batch_layout import MAX_ROWS, ROW_BITS
 from corpus.packing import pack_arrays, unpack_arrays
 from corpus.selection import pack_totals
 from corpus.selection_entries import Entries
@@ -176,3 +177,14 @@ def unpack_members(parts: Iterable[bytes]) -> tuple[npt.NDArray[np.int32], Integ
     rows, labels = rows[order], labels[order]
     first = np.flatnonzero(np.append(True, rows[1:] != rows[:-1])[: len(rows)])
     return rows[first], labels[first]
+
+
+def members_by_batch(row_ids: Integers, labels: Integers) -> Iterator[tuple[int, bytes]]:
+    """Yield (batch key, packed members) for records in clusters, each with a row id whose component is its own."""
+    keys = row_ids >> ROW_BITS
+    order = np.argsort(keys, kind="stable")
+    keys, row_ids, labels = keys[order], row_ids[order], labels[order]
+    starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])[: len(keys)])
+    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(keys)], strict=True):
+        rows = (row_ids[start:end] & (MAX_ROWS - 1)).astype(np.int32)
+        yield int(keys[start]), pack_members(rows, labels[start:end])

@@ -13,6 +13,24 @@ from dedup.verification import unpack_edges
 
 PAIR_COUNTS = ("proposed", "verified", "at_threshold", "not_compared")
 OVERFLOW = b"overflow"
+EDGES_PER_ELEMENT = 1 << 18
+
+
+def pack_counts(
+    *, pairs: bytes | None = None, at_threshold: int = 0, not_compared: int = 0, shuffled: int = 0
+) -> bytes:
+    """Return the counts of a step as bytes: those of ``PAIR_COUNTS``, then the bytes that it shuffles.
+
+    Args:
+        pairs: packed counts of the pairs, to which the others are added.
+    """
+    counts = np.zeros(len(PAIR_COUNTS) + 1, np.int64)
+    if pairs is not None:
+        counts[: len(PAIR_COUNTS)] = np.frombuffer(pairs, np.int64)
+    counts[PAIR_COUNTS.index("at_threshold")] += at_threshold
+    counts[PAIR_COUNTS.index("not_compared")] += not_compared
+    counts[-1] = shuffled
+    return counts.tobytes()
 
 
 class MergeTotals(beam.CombineFn):  # type: ignore[misc]
@@ -117,7 +135,7 @@ class SumCounts(beam.CombineFn):  # type: ignore[misc]
 
     def create_accumulator(self) -> bytes:
         """Return zeros."""
-        return np.zeros(len(PAIR_COUNTS), np.int64).tobytes()
+        return pack_counts()
 
     def add_input(self, mutable_accumulator: bytes, element: bytes) -> bytes:
         """Add counts."""
@@ -125,7 +143,7 @@ class SumCounts(beam.CombineFn):  # type: ignore[misc]
 
     def merge_accumulators(self, accumulators: Iterable[bytes]) -> bytes:
         """Add any number."""
-        sums = np.zeros(len(PAIR_COUNTS), np.int64)
+        sums = np.zeros(len(PAIR_COUNTS) + 1, np.int64)
         for data in accumulators:
             sums += np.frombuffer(data, np.int64)
         return sums.tobytes()

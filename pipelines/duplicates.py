@@ -23,7 +23,6 @@ import pyarrow as pa
 from apache_beam import pvalue
 
 from corpus.batch import first_row_id
-from corpus.batch_layout import MAX_ROWS, ROW_BITS
 from corpus.errors import ThresherError
 from corpus.folder import Folder
 from corpus.selection import pack_totals, unpack_totals
@@ -33,7 +32,7 @@ from corpus.verdicts import entering_texts
 from dedup import components
 from dedup.budget import BudgetGroups, limits
 from dedup.cluster_resolution import EDGES as EDGES_PREFIX
-from dedup.cluster_resolution import node_columns, pack_members, pack_nodes, resolve_clusters, unpack_members
+from dedup.cluster_resolution import members_by_batch, node_columns, pack_nodes, resolve_clusters, unpack_members
 from dedup.cluster_verdicts import pack_selected
 from dedup.duplicates import DuplicateStage
 from dedup.labels import StagedComponents
@@ -42,9 +41,18 @@ from dedup.proposals import pack_entries, propose
 from dedup.signature_tables import group_totals
 from dedup.staged import edges_name, overflow_name, read_nodes, write_shingles, write_signatures
 from dedup.verification import ANCHORS, Verifier, pack_edges, read_edges, unpack_edges, write_edges
-from pipelines.combining import OVERFLOW, PAIR_COUNTS, Forest, MergeTotals, Sum, SumCounts
+from pipelines.combining import (
+    EDGES_PER_ELEMENT,
+    OVERFLOW,
+    PAIR_COUNTS,
+    Forest,
+    MergeTotals,
+    Sum,
+    SumCounts,
+    pack_counts,
+)
 from pipelines.selection import Selecting
-from reports.closing import summary_name
+from reports.closing import SHUFFLED, summary_name
 
 Keyed = tuple[int, bytes]
 
@@ -138,28 +146,22 @@ class Propose(DuplicateStep):
     def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[Keyed | pvalue.TaggedOutput]:
         """Resolve the buckets of one partition."""
         first = partial(earliest, self.job.folder, self.name, self.priorities, ANCHORS)
-        found = propose(element[1], self.stage.max_bucket, first)
+        packed = list(element[1])
+        found = propose(packed, self.stage.max_bucket, first)
         yield from found.cliques
         for candidates in found.candidates:
             yield pvalue.TaggedOutput(CANDIDATES, candidates)
-        counts = np.array([0, 0, 0, found.not_compared], np.int64)
-        yield pvalue.TaggedOutput(COUNTS, counts.tobytes())
-        if len(found.stars):
-            first, others = found.stars.T
-            row_ids = np.concatenate([np.unique(first), others])
-            labels = np.concatenate([np.unique(first), first])
-            for members in _members_by_batch(row_ids, labels):
-                yield pvalue.TaggedOutput(MEMBERS, members)
+        firsts, others = found.stars.T
+        row_ids = np.concatenate([np.unique(firsts), others])
+        members = list(members_by_batch(row_ids, np.concatenate([np.unique(firsts), firsts])))
+        for keyed in members:
+            yield pvalue.TaggedOutput(MEMBERS, keyed)
+        shuffled = sum(map(len, packed)) + _bytes_of([*found.cliques, *found.candidates, *members])
+        yield pvalue.TaggedOutput(COUNTS, pack_counts(not_compared=found.not_compared, shuffled=shuffled))
 
 
-def _members_by_batch(row_ids: np.ndarray[Any, Any], labels: np.ndarray[Any, Any]) -> Iterator[Keyed]:
-    keys = row_ids >> ROW_BITS
-    order = np.argsort(keys, kind="stable")
-    keys, row_ids, labels = keys[order], row_ids[order], labels[order]
-    starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])[: len(keys)])
-    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(keys)], strict=True):
-        rows = (row_ids[start:end] & (MAX_ROWS - 1)).astype(np.int32)
-        yield int(keys[start]), pack_members(rows, labels[start:end])
+def _bytes_of(elements: Iterable[Keyed]) -> int:
+    return sum(len(data) for _, data in elements)
 
 
 class StageShingles(DuplicateStep):
@@ -206,13 +208,14 @@ class Verify(DuplicateStep):
         if not folder.exists(name):
             found = verifier.verify(element[1])
             write_edges(folder, name, found.table(), [found.proposed, found.verified, 0, found.not_compared])
-        table, counts = read_edges(folder, name)
-        yield pvalue.TaggedOutput(COUNTS, counts)
-        if len(table):
-            yield pack_edges(table)
-            row_ids = np.unique(table[:, :2])
-            for members in _members_by_batch(row_ids, row_ids):
-                yield pvalue.TaggedOutput(MEMBERS, members)
+        table, pairs = read_edges(folder, name)
+        row_ids = np.unique(table[:, :2])
+        members = list(members_by_batch(row_ids, row_ids))
+        for keyed in members:
+            yield pvalue.TaggedOutput(MEMBERS, keyed)
+        yield pvalue.TaggedOutput(COUNTS, pack_counts(pairs=pairs, shuffled=_bytes_of(members)))
+        for start in range(0, len(table), EDGES_PER_ELEMENT):
+            yield pack_edges(table[start : start + EDGES_PER_ELEMENT])
 
 
 class LabelEdges(DuplicateStep):
@@ -248,13 +251,14 @@ class ResolveClusters(DuplicateStep):
         """Resolve one partition."""
         config = self.stage.config
         max_copies = None if config.max_copies == "off" else config.max_copies
-        found = resolve_clusters(element[1], self.priorities, max_copies, config.keeps_copies)
+        packed = list(element[1])
+        found = resolve_clusters(packed, self.priorities, max_copies, config.keeps_copies)
         yield from found.verdicts
         if found.copies is not None:
             yield pvalue.TaggedOutput(COPIES, found.copies)
         yield pvalue.TaggedOutput(TOTALS, negative(found.copy_totals))
-        counts = np.array([0, 0, found.edges, 0], np.int64)
-        yield pvalue.TaggedOutput(COUNTS, counts.tobytes())
+        shuffled = sum(map(len, packed)) + _bytes_of(found.verdicts) + len(found.copies or b"")
+        yield pvalue.TaggedOutput(COUNTS, pack_counts(at_threshold=found.edges, shuffled=shuffled))
 
 
 def negative(totals: bytes) -> bytes:
@@ -270,9 +274,9 @@ class WriteSummary(DuplicateStep):
         """Write the file."""
         config = self.stage.config
         summary: dict[str, Any] = dict(self.stage.summary_details())
+        *pairs, summary[SHUFFLED] = np.frombuffer(element, np.int64).tolist()
         if self.stage.bands:
-            counts = np.frombuffer(element, np.int64).tolist()
-            summary["pairs"] = dict(zip(PAIR_COUNTS, counts, strict=True))
+            summary["pairs"] = dict(zip(PAIR_COUNTS, pairs, strict=True))
         _, allowed = limits(config.budget, config.groups, basis)
         summary["limit"] = sum(allowed.tolist())
         summary["budget_unit"] = config.budget_unit

@@ -292,6 +292,7 @@ def _finish(
         "parallelism": engine.parallelism,
         "beam_options": list(engine.arguments),
         "peak_memory_kib": {"driver": usage[0], "largest_worker": usage[1]},
+        "shuffled_bytes": books.shuffled_bytes,
         "host": platform.node(),
         "python": platform.python_version(),
         "platform": platform.platform(),

@@ -36,6 +36,7 @@ class Books:
 
     Attributes:
         report: content of ``report.json``.
+        shuffled_bytes: what each corpus stage shuffled.
         repeated_example: a record id that stands more than once, or None.
         renamed: the user's columns that have another name in the output.
     """
@@ -47,6 +48,7 @@ class Books:
     content_digest: int
     outputs: tuple[OutputFile, ...]
     report: dict[str, Any]
+    shuffled_bytes: Mapping[str, int]
     repeated_example: str | None
     renamed: Mapping[str, str]
 
@@ -95,6 +97,9 @@ class Books:
         folder.write_bytes(MANIFEST_NAME, to_json(manifest))
 
 
+SHUFFLED = "shuffled_bytes"
+
+
 def summary_name(stage: str) -> str:
     """Return the name of the file with what a stage says of itself as a whole, beyond sums over batches."""
     return f"staging/summaries/{stage}.json"
@@ -118,9 +123,11 @@ def close_books(folder: Folder, files: Sequence[str], infos: Sequence[StageInfo]
     mixture = total_of(part["mixture"] for part in curated)
     outputs = tuple(OutputFile(**entry) for part in (*curated, *tables) for entry in part["files"])
     repeated = [json.loads(folder.read_bytes(name)) for name in folder.names("staging/repeated-ids")]
+    shuffled = {}
     for info in infos:
         if folder.exists(summary_name(info.name)):
             summary = json.loads(folder.read_bytes(summary_name(info.name)))
+            shuffled[info.name] = summary.pop(SHUFFLED)
             counts["stages"][info.name]["duplicates"] |= summary
     report = build_report(counts, infos, sum(entry["records"] for entry in repeated) if has_ids else None)
     ledger_rows = sum(entry.rows for entry in outputs if entry.name.startswith("ledger/"))
@@ -133,6 +140,7 @@ def close_books(folder: Folder, files: Sequence[str], infos: Sequence[StageInfo]
         content_digest=sum(part["digest"] for part in curated) % (1 << 64),
         outputs=outputs,
         report=report,
+        shuffled_bytes=shuffled,
         repeated_example=_record_id(folder, min(entry["example"] for entry in repeated)) if repeated else None,
         renamed={name: new for part in curated for name, new in part["renamed"].items()},
     )
