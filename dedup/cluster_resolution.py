@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -185,6 +186,6 @@ def members_by_batch(row_ids: Integers, labels: Integers) -> Iterator[tuple[int,
     order = np.argsort(keys, kind="stable")
     keys, row_ids, labels = keys[order], row_ids[order], labels[order]
     starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])[: len(keys)])
-    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(keys)], strict=True):
+    for start, end in pairwise([*starts.tolist(), len(keys)]):
         rows = (row_ids[start:end] & (MAX_ROWS - 1)).astype(np.int32)
         yield int(keys[start]), pack_members(rows, labels[start:end])

@@ -41,7 +41,7 @@ class NearDuplicatesConfig(DuplicateConfig):
     rows: Count | None = Field(default=None, description="Values in a band, together with bands; default chosen.")
     seed: Annotated[int, Field(ge=0, lt=1 << 32)] = Field(default=1, description="Seed of the permutations.")
     max_bucket: Annotated[int, Field(ge=2)] = Field(
-        default=4000, description="Records with one band key up to which all pairs are compared."
+        default=1000, description="Records with one band key up to which all pairs are compared."
     )
     max_forest_edges: Annotated[int, Field(ge=1, le=4 << 20)] = Field(
         default=4 << 20,

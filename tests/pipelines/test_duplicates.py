@@ -5,168 +5,38 @@ from __future__ import annotations
 import json
 import random
 import re
-import shutil
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import xxhash
 
-import dedup.duplicates
-import dedup.proposals
 from pipelines.cli import main
-from tests.dedup.reference import Budget, Fate, Record, find_fates, jaccard
+from tests.dedup.reference import Budget, Record, find_fates
 from tests.pipelines.corpora import report, run, table, write_config
+from tests.pipelines.duplicate_runs import (
+    CERTAIN,
+    as_records,
+    check,
+    execute,
+    hexdigest,
+    mixed_rows,
+    places_of,
+    variants,
+    words,
+)
 
 BUDGETS = ("0", "0.01", "0.25", "0.29", "0.5", "1")
-# So many bands that no pair at the threshold is missed.
-CERTAIN = {"threshold": 0.6, "shingle_tokens": 3, "permutations": 256, "catch_probability": 0.999999999}
-
-
-def write_rows(folder: Path, rows: Sequence[Mapping[str, Any]], files: int = 2) -> list[str]:
-    """Write rows as some Parquet files; returns the input entry."""
-    folder.mkdir(parents=True, exist_ok=True)
-    schema = pa.Table.from_pylist(list(rows)).schema
-    borders = np.linspace(0, len(rows), files + 1).astype(int).tolist()
-    for number, (start, end) in enumerate(zip(borders, borders[1:], strict=False)):
-        part = pa.Table.from_pylist(list(rows[start:end]), schema=schema)
-        pq.write_table(part, folder / f"{number}.parquet", row_group_size=70)
-    return [f"{folder}/*.parquet"]
-
-
-def places_of(count: int, files: int = 2) -> list[tuple[str, int]]:
-    """Return (file, position) of each of the rows that ``write_rows`` writes."""
-    borders = np.linspace(0, count, files + 1).astype(int).tolist()
-    return [
-        (f"{number}.parquet", row - start)
-        for number, (start, end) in enumerate(zip(borders, borders[1:], strict=False))
-        for row in range(start, end)
-    ]
-
-
-def hexdigest(*fields: str) -> str:
-    """Return the content hash of the text fields of a record."""
-    parts = [field.encode() for field in fields]
-    if len(parts) > 1:
-        parts = [len(part).to_bytes(8, "little") + part for part in parts]
-    return xxhash.xxh3_128_hexdigest(b"".join(parts))
-
-
-def check(folder: Path, stage: str, threshold: float, records: Sequence[Record], fates: Sequence[Fate]) -> None:
-    """Compare all tables of a run, and its report, with what the reference found for one stage."""
-    signals = {row["record_id"]: row for row in table(folder, "signals")}
-    ledger = {row["record_id"]: row for row in table(folder, "ledger") if row["stage"] == stage}
-    clusters = {row["record_id"]: row for row in table(folder, "clusters") if row["stage"] == stage}
-    for record, fate in zip(records, fates, strict=True):
-        leader, found = records[fate.leader], signals[record.record_id]
-        cluster_id = xxhash.xxh3_128_hexdigest(f"{leader.file}#{leader.position}".encode())
-        similarity = float(fate.jaccard) if fate.copy_index else None
-        assert [found[f"{stage}.{name}"] for name in ("cluster_id", "cluster_size", "copy_index", "jaccard")] == [
-            cluster_id, fate.size, fate.copy_index, similarity,
-        ], record  # fmt: skip
-        row = ledger.get(record.record_id, {})
-        assert row.get("rule") == fate.rule, record
-        if fate.rule:
-            over_budget = fate.rule == "duplication_budget"
-            assert row["value"] == (similarity if over_budget else fate.copy_index)
-            assert not over_budget or row["threshold"] == threshold <= row["value"]
-            assert row["related_id"] == leader.record_id
-            assert json.loads(row["detail"])["file"] == leader.file
-            assert json.loads(row["detail"])["position"] == leader.position
-            assert row["content_hash"] is not None
-        row = clusters.get(record.record_id, {})
-        role = "dropped" if fate.rule else "copy" if fate.copy_index else "leader"
-        assert row.get("role") == (role if fate.size > 1 else None)
-        if row:
-            assert (row["cluster_id"], row["jaccard"]) == (cluster_id, similarity)
-            assert (row["file"], row["position"]) == (record.file, record.position)
-    assert len(ledger) == sum(fate.rule is not None for fate in fates)
-    assert len(clusters) == sum(fate.size > 1 for fate in fates)
-    summary = report(folder)["duplicates"][stage]
-    copies = [fate for fate in fates if fate.copy_index]
-    leaders = len(fates) - len(copies)
-    kept = sum(fate.rule is None for fate in copies)
-    assert {name: summary[name] for name in ("leaders", "clusters", "copies_available", "copies_kept")} == {
-        "leaders": leaders,
-        "clusters": sum(fate.size > 1 and not fate.copy_index for fate in fates),
-        "copies_available": len(copies),
-        "copies_kept": kept,
-    }
-    assert summary["achieved"] == pytest.approx(kept / leaders if leaders else 0, abs=1e-4)
-    assert main(["verify", str(folder)]) == 0
-
-
-def words(generator: random.Random, count: int, vocabulary: int = 3000) -> list[str]:
-    """Random words."""
-    return [f"w{generator.randrange(vocabulary)}" for _ in range(count)]
-
-
-def variants(generator: random.Random, count: int) -> list[str]:
-    """Texts that are more or less like each other, copies among them, short ones, and some without tokens."""
-    base = words(generator, generator.choice([2, 4, 15, 40]))
-    texts: list[str] = []
-    for _ in range(count):
-        text = list(base)
-        for place in generator.sample(range(len(base)), min(len(base), generator.choice([0, 1, 1, 2, 3]))):
-            text[place] = words(generator, 1)[0]
-        if generator.random() < 0.2:
-            text += words(generator, generator.randrange(6))
-        texts.append(" ".join(text).replace("w", generator.choice("wwwW")) + generator.choice(["", ".", "!"]))
-        if generator.random() < 0.3:
-            texts[-1] = generator.choice(texts)
-        if generator.random() < 0.05:
-            texts[-1] = generator.choice(["!!!", "—", "🎉 🎉", "今天天气很好我们去公园", "今天天气很好我们去公园吧"])
-    return texts
 
 
 @pytest.fixture(scope="module")
 def mixed() -> list[dict[str, Any]]:
-    """Rows of several sources and kinds, nulls among both."""
-    generator = random.Random(11)
-    texts = [text for _ in range(45) for text in variants(generator, generator.randrange(1, 9))]
-    generator.shuffle(texts)
-    return [
-        {
-            "id": f"r{generator.randrange(10**6)}-{number}",
-            "text": text,
-            "source": generator.choice(["a", "b", "gold", "c", None]),
-            "kind": generator.choice(["x", "y", None]),
-        }
-        for number, text in enumerate(texts)
-    ]
-
-
-def as_records(rows: Sequence[Mapping[str, Any]], **of_row: Callable[[Mapping[str, Any]], Any]) -> list[Record]:
-    """Return rows as the reference takes them; the keyword arguments give its other attributes."""
-    return [
-        Record(
-            row["id"], file, position, row["text"], hexdigest(row["text"]),
-            **{name: function(row) for name, function in of_row.items()},
-        )
-        for row, (file, position) in zip(rows, places_of(len(rows)), strict=True)
-    ]  # fmt: skip
-
-
-def execute(folder: Path, rows: Sequence[Mapping[str, Any]], stages: list[Any], *options: str, **settings: Any) -> Path:
-    """Run stages over rows in batches of 40; returns the run folder."""
-    files = write_rows(folder / "data", rows)
-    settings = {"id_column": "id", "source_column": "source", "batch_rows": 40, **settings}
-    output = folder / "run"
-    assert run(write_config(folder / "config.yaml", files, output, stages, **settings), *options) == 0
-    return output
-
-
-def count_words(row: Mapping[str, Any]) -> int:
-    """Count the words of a text without a line break."""
-    return len(row["text"].split())
+    return mixed_rows()
 
 
 def test_longest_first_with_protected_sources(mixed: list[dict[str, Any]], tmp_path: Path) -> None:
@@ -395,7 +265,7 @@ SCRIPTS = {
 
 
 def test_similarities_by_hand_in_all_scripts(tmp_path: Path) -> None:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"id": f"{name} {place}", "text": text, "source": name}
         for name, pair in SCRIPTS.items()
         for place, text in enumerate(pair[:2])
@@ -448,10 +318,15 @@ def test_an_editing_stage_before_is_judged_by_what_it_leaves(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("texts", "kept", "clusters"),
-    [([], 0, 0), (["one record"], 1, 0), (["all the same text"] * 150, 1, 1), (None, 150, 0)],
+    ("texts", "kept", "clusters", "budget"),
+    [
+        ([], 0, 0, 0),
+        ([], 0, 0, 0.25),
+        (["one record"], 1, 0, 0.25),
+        (["all the same text"] * 150, 1, 1, 0.25),
+        (None, 150, 0, 0.25),
+    ],
 )
-@pytest.mark.parametrize("budget", [0, 0.25])
 def test_corpora_of_one_kind(texts: list[str] | None, kept: int, clusters: int, budget: float, tmp_path: Path) -> None:
     if texts is None:
         texts = [" ".join(words(random.Random(number), 30)) for number in range(150)]
@@ -459,306 +334,8 @@ def test_corpora_of_one_kind(texts: list[str] | None, kept: int, clusters: int, 
     pq.write_table(pa.table({"text": pa.array(texts, pa.string())}), data)
     stages = [{"near_duplicates": {"duplication_budget": budget}}]
     assert run(write_config(tmp_path / "c.yaml", [str(data)], tmp_path / "run", stages)) == 0
-    assert report(tmp_path / "run")["records"]["kept"] == kept + int(budget * kept) * clusters
-    assert report(tmp_path / "run")["duplicates"]["near_duplicates"]["clusters"] == clusters
+    # A quarter of one leader is no copy.
+    assert report(tmp_path / "run")["records"]["kept"] == kept
+    found = report(tmp_path / "run")["duplicates"]["near_duplicates"]
+    assert (found["leaders"], found["clusters"], found["limit"]) == (kept, clusters, int(budget * kept))
     assert main(["verify", str(tmp_path / "run")]) == 0
-
-
-Result = tuple[list[str], list[str], list[tuple[str, str, float]]]
-
-
-def result(folder: Path) -> Result:
-    """What must be the same whatever the files, batches, workers and partitions: hashes, ids, reasons."""
-    curated = table(folder, "curated")
-    left = [(row["record_id"], row["related_id"], row["value"]) for row in table(folder, "ledger")]
-    return sorted(row["content_hash"] for row in curated), sorted(row["record_id"] for row in curated), sorted(left)
-
-
-STAGE: dict[str, Any] = {"near_duplicates": {"duplication_budget": 0.1, "threshold": 0.6, "shingle_tokens": 3}}
-
-
-@pytest.fixture(scope="module")
-def plain(mixed: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return execute(tmp_path_factory.mktemp("plain"), mixed, [STAGE])
-
-
-def test_shuffled_rows_in_other_files_without_ids_and_with(
-    mixed: list[dict[str, Any]], plain: Path, tmp_path: Path
-) -> None:
-    rows = list(mixed)
-    random.Random(2).shuffle(rows)
-    folder = tmp_path / "lines"
-    folder.mkdir()
-    for number in range(5):
-        lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows[number::5]]
-        (folder / f"{9 - number}-other.jsonl").write_text("".join(lines), encoding="utf-8")
-    config = write_config(
-        tmp_path / "c.yaml", [str(folder)], tmp_path / "run", [STAGE], id_column="id", source_column="source"
-    )
-    assert run(config, "--direct_num_workers=2") == 0
-    assert result(tmp_path / "run") == result(plain)
-    without = write_config(tmp_path / "d.yaml", [str(folder)], tmp_path / "without", [STAGE])
-    assert run(without) == 0
-    assert result(tmp_path / "without")[0] == result(plain)[0]
-
-
-def test_five_processes_give_the_same_bytes(mixed: list[dict[str, Any]], plain: Path, tmp_path: Path) -> None:
-    options = ("--direct_num_workers=5", "--direct_running_mode=multi_processing")
-    out = execute(tmp_path, mixed, [STAGE], *options)
-    assert (out / "manifest.json").read_bytes() == (plain / "manifest.json").read_bytes()
-
-
-def test_other_batches_and_partitions(
-    mixed: list[dict[str, Any]], plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dedup.duplicates, "GROUP_BYTES", 5000)
-    out = execute(tmp_path, mixed, [STAGE], batch_rows=7)
-    assert result(out) == result(plain)
-    # The same edges, though a pair that two batches are home to is compared twice.
-    found, expected = (report(folder)["duplicates"]["near_duplicates"] for folder in (out, plain))
-    assert found["pairs"].pop("at_threshold") == expected["pairs"].pop("at_threshold") > 50
-    assert found.pop("pairs").keys() == expected.pop("pairs").keys()
-    assert found == expected
-
-
-def test_an_unfinished_run_goes_on_to_the_same_bytes(mixed: list[dict[str, Any]], plain: Path, tmp_path: Path) -> None:
-    # Stopped after verification, with half of what was staged gone.
-    out = execute(tmp_path, mixed, [STAGE])
-    (out / "manifest.json").unlink()
-    shutil.rmtree(out / "curated")
-    shutil.rmtree(out / "staging/marks-2")
-    staged = sorted((out / "staging/near-near_duplicates").rglob("*.arrow"))
-    assert {path.parent.name for path in staged} == {"signatures", "shingles"}
-    for path in staged[::2]:
-        path.unlink()
-    # What a crash in the middle of a write would leave.
-    staged[1].with_name(f".tmp-0-{staged[1].name}").write_bytes(b"half")
-    assert run(tmp_path / "config.yaml") == 0
-    assert (out / "manifest.json").read_bytes() == (plain / "manifest.json").read_bytes()
-
-
-def test_hot_buckets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dedup.proposals, "SLICE", 600)
-    stream = words(random.Random(4), 700, 10**6)
-    page = " ".join(words(random.Random(5), 60, 10**6))
-    rows = [{"id": f"page {number}", "text": f"{page} {number}", "source": "page"} for number in range(1500)]
-    rows += [{"id": f"same {number}", "text": page, "source": "same"} for number in range(700)]
-    # Each is similar to ten on either side.
-    rows += [
-        {"id": f"drift {number}", "text": " ".join(stream[number : number + 100]), "source": "drift"}
-        for number in range(400)
-    ]
-    random.Random(6).shuffle(rows)
-    out = execute(tmp_path, rows, [{"near_duplicates": {"max_bucket": 50, "threshold": 0.8}}], batch_rows=500)
-    kept = Counter(row["source"] for row in table(out, "curated"))
-    # All pages are similar to each other and to their common part; of those at most one pair in a hundred stays.
-    assert kept["page"] + kept["same"] == 1
-    assert 400 / 21 <= kept["drift"] <= 400 / 5
-    texts = {row["id"]: row["text"] for row in rows}
-    stays = {row["record_id"] for row in table(out, "curated")}
-    ledger = table(out, "ledger")
-    assert len(ledger) == len(rows) - len(stays)
-    for row in ledger:
-        left, right = (
-            Record(name, "", 0, texts[name], hexdigest(texts[name])) for name in (row["record_id"], row["related_id"])
-        )
-        assert row["related_id"] in stays
-        assert row["value"] == float(jaccard(left, right, 5)) >= 0.8
-    pairs = report(out)["duplicates"]["near_duplicates"]["pairs"]
-    distinct = 1500 + 1 + 400
-    assert pairs["not_compared"] > 10 * distinct
-    assert pairs["verified"] <= 16 * 3 * distinct
-    assert pairs["verified"] <= pairs["proposed"] <= 16 * (16 + 256) * distinct
-
-
-CONFIG_FAULTS = [
-    ({"threshold": 0}, ["near_duplicates.threshold", "above 0"]),
-    ({"threshold": 1.01}, ["near_duplicates.threshold", "at most 1"]),
-    ({"bands": 20, "rows": 6}, ["bands", "rows", "20 x 6", "permutations (112)"]),
-    ({"bands": 20}, ["bands", "rows"]),
-    ({"rows": 5}, ["bands", "rows"]),
-    ({"bands": 0, "rows": 5}, ["bands"]),
-    ({"threshold": 0.05, "permutations": 10}, ["catch_probability", "threshold", "permutations"]),
-    ({"duplication_budget": -0.1}, ["duplication_budget", "0"]),
-    ({"duplication_budget": {"by": "kind", "default": -1}}, ["duplication_budget", "default"]),
-    ({"duplication_budget": {"by": "kind", "values": {"x": -1}}}, ["duplication_budget", "values"]),
-    ({"duplication_budget": {"default": 1}}, ["duplication_budget", "by"]),
-    ({"budget_unit": "tokens", "duplication_budget": 0.5}, ["budget_unit", "tokens", "tokenizer"]),
-    ({"budget_unit": "words"}, ["budget_unit", "records"]),
-    ({"max_copies": -1}, ["max_copies"]),
-    ({"max_bucket": 1}, ["max_bucket"]),
-    ({"priority": []}, ["priority"]),
-    ({"priority": {"source": []}}, ["priority"]),
-    ({"priority": {"sources": ["a"]}}, ["priority", "sources"]),
-    ({"scope": "language"}, ["scope", "corpus", "source"]),
-    ({"field": "prompt"}, ["field", "text"]),
-    ({"priority": "no.signal"}, ["priority", "no.signal"]),
-    ({"priority": "gopher_quality.words"}, ["priority", "gopher_quality.words"]),
-    ({"priority": "language.label"}, ["priority", "language.label"]),
-]
-
-
-@pytest.mark.parametrize(("settings", "said"), CONFIG_FAULTS, ids=[str(fault[0]) for fault in CONFIG_FAULTS])
-def test_config_faults_name_the_fields(
-    settings: dict[str, Any], said: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pq.write_table(pa.table({"text": ["a text"]}), tmp_path / "a.parquet")
-    stages = ["language", {"near_duplicates": settings}, "gopher_quality"]
-    config = write_config(tmp_path / "c.yaml", [f"{tmp_path}/a.parquet"], tmp_path / "run", stages)
-    # What a priority refers to is looked up when the stages are built.
-    signals = isinstance(settings.get("priority"), str)
-    for command in ("run",) if signals else ("validate", "run"):
-        assert main([command, str(config)]) == 2, command
-        message = capsys.readouterr().err
-        assert "near_duplicates" in message
-        assert not [part for part in said if part not in message], message
-        assert "Traceback" not in message
-    assert not (tmp_path / "run").exists()
-
-
-def run_faults(folder: Path, stages: list[Any], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    """Run stages over two records; returns the exit code and what was said."""
-    pq.write_table(pa.table({"text": ["a text", "another"], "kind": ["x", None]}), folder / "a.parquet")
-    code = run(write_config(folder / "c.yaml", [f"{folder}/a.parquet"], folder / "run", stages))
-    return code, capsys.readouterr().err
-
-
-def test_a_group_column_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    stages = [{"near_duplicates": {"duplication_budget": {"by": "kinds", "default": 0.5}}}]
-    code, message = run_faults(tmp_path, stages, capsys)
-    assert code == 1, message
-    assert "near_duplicates.duplication_budget.by" in message
-    assert "kinds" in message
-    assert "kind" in message.replace("kinds", "")
-
-
-@pytest.mark.parametrize("content", [None, "", "{}", '{"model": 5}'])
-def test_a_tokenizer_that_is_none(content: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("tokenizers")
-    path = tmp_path / "tokenizer.json"
-    if content is not None:
-        path.write_text(content)
-    stages = [{"near_duplicates": {"duplication_budget": 0.5, "budget_unit": "tokens", "tokenizer": str(path)}}]
-    code, message = run_faults(tmp_path, stages, capsys)
-    assert code == 2, message
-    assert "tokenizer.json" in message
-    assert "Traceback" not in message
-
-
-Case = Callable[[str, list[Any]], Path]
-
-
-@pytest.fixture
-def case(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
-    """Run stages over a file of the hostile cases, in a copy of its folder."""
-
-    def run_case(file: str, stages: list[Any]) -> Path:
-        folder = tmp_path / file.split("/")[0]
-        if not (shared / "cases" / folder.name).is_dir():
-            pytest.skip(f"no such case: {folder.name}")
-        if not folder.exists():
-            shutil.copytree(shared / "cases" / folder.name, folder, copy_function=shutil.copyfile)
-            if (folder / "make_input.py").exists():
-                subprocess.run([sys.executable, "make_input.py"], cwd=folder, check=True, capture_output=True)
-        monkeypatch.chdir(folder)
-        output = folder / f"out-{len(list(folder.glob('out-*')))}"
-        config = write_config(folder / "config.yaml", [file.split("/")[1]], output, stages, id_column="id")
-        assert run(config) == 0
-        assert main(["verify", str(output)]) == 0
-        return output
-
-    return run_case
-
-
-def survivors(folder: Path, stage: str = "near_duplicates") -> dict[str, str]:
-    """Return for each record that left by a stage the one that it is a duplicate of."""
-    return {row["record_id"]: row["related_id"] for row in table(folder, "ledger") if row["stage"] == stage}
-
-
-def test_d01_shorter_than_a_shingle(case: Case) -> None:
-    out = case("d01-shorter-than-a-shingle/input.jsonl", ["near_duplicates"])
-    left = survivors(out)
-    clusters = {frozenset({name, leader}) for name, leader in left.items()}
-    assert len(left) == 4
-    for group, count in (({"a1", "a3", "a4"}, 2), ({"a5", "a7"}, 1), ({"b1", "b3"}, 1)):
-        assert sum(cluster <= group for cluster in clusters) == count
-    assert {row["record_id"] for row in table(out, "ledger") if row["rule"] == "empty_text"} == {"c1", "c2", "c3"}
-    assert report(out)["records"]["kept"] == 15
-
-
-def test_d02_text_that_is_not_latin(case: Case) -> None:
-    out = case("d02-non-latin-is-not-empty/input.jsonl", ["near_duplicates"])
-    left = survivors(out)
-    assert len(left) == 4
-    assert all({name, leader} == {name.removesuffix("_copy"), name.removesuffix("_copy") + "_copy"}
-               for name, leader in left.items())  # fmt: skip
-    assert {row["value"] for row in table(out, "ledger")} == {1.0}
-    assert report(out)["records"]["kept"] == 9
-    prefix = case("d02-non-latin-is-not-empty/prefix.jsonl", ["near_duplicates"])
-    assert report(prefix)["records"]["kept"] == 2
-
-
-def test_d04_pairs_at_the_threshold(case: Case) -> None:
-    thresholds = {"at_81": 0.81, "at_80": 0.8, "at_78": 0.78}
-    stages = [{"near_duplicates": {"name": name, "threshold": value}} for name, value in thresholds.items()]
-    out = case("d04-pairs-at-the-threshold/input.jsonl", stages)
-    values: dict[str, Counter[str]] = {name: Counter() for name in thresholds}
-    for row in table(out, "ledger"):
-        assert {row["record_id"], row["related_id"]} == {f"{row['record_id'][:-1]}{side}" for side in "ab"}
-        values[row["stage"]][f"{row['record_id'][1]}: {row['value']:.6f}"] += 1
-    assert values["at_81"].keys() == {"0: 0.935484", "1: 0.818182"}
-    assert values["at_80"].keys() - {"1: 0.818182"} == {"2: 0.800000"}
-    assert values["at_78"].keys() - {"1: 0.818182", "2: 0.800000"} == {"3: 0.782178"}
-    assert values["at_81"]["0: 0.935484"] == 10
-    for name, level in (("at_81", "1: 0.818182"), ("at_80", "2: 0.800000"), ("at_78", "3: 0.782178")):
-        assert values[name][level] >= 9
-
-
-def test_d05_chains(case: Case) -> None:
-    out = case("d05-chain/input.jsonl", ["near_duplicates"])
-    left = survivors(out)
-    assert {name: leader for name, leader in left.items() if name[:2] != "g3"} == {
-        "g1a": "g1b",
-        "g1c": "g1b",
-        "g2b": "g2a",
-    }
-    kept = {row["record_id"]: row for row in table(out, "curated")}
-    third = {name for name in kept if name.startswith("g3")}
-    assert "g3a" in third
-    assert 5 <= len(third) <= 6
-    values = json.loads(Path("values.json").read_text())
-    similar = {frozenset({pair["a"], pair["b"]}) for pair in values if pair["jaccard"] >= 0.8}
-    assert all(frozenset({name, leader}) in similar and leader in kept for name, leader in left.items())
-    assert not any(pair <= kept.keys() for pair in similar)
-    assert (kept["g1b"]["cluster_size"], kept["g2a"]["cluster_size"], kept["g2c"]["cluster_size"]) == (3, 2, 1)
-    assert len({row["cluster_id"] for row in kept.values()}) == len(kept)
-
-
-def test_d07_a_hot_cluster(case: Case) -> None:
-    # Leaders and ten copies, then leaders only.
-    stages = [{"near_duplicates": {"name": "twice", "duplication_budget": 1.0}}, "near_duplicates"]
-    out = case("d07-hot-cluster/input.jsonl", stages)
-    found = report(out)["duplicates"]["twice"]
-    assert (found["leaders"], found["copies_kept"], found["limit"], found["clusters"]) == (10, 10, 10, 7)
-    sizes = Counter(row["cluster_id"] for row in table(out, "clusters") if row["stage"] == "twice")
-    assert sorted(sizes.values()) == [50, 51, 52, 101, 257, 2000, 10001]
-    assert found["pairs"]["verified"] < 5_000_000
-    kept = sorted(row["record_id"].rsplit("-", 1)[0] for row in table(out, "curated"))
-    assert kept == ["hot", "s101", "s257", "s50", "s51", "s52", "same", "single", "single", "single"]
-    assert "hot-lead" in {row["record_id"] for row in table(out, "curated")}
-    assert report(out)["records"] == {"read": 12515, "kept": 10, "dropped": 12505, "dead": 0}
-
-
-def test_d10_ids_of_the_user(case: Case) -> None:
-    out = case("d10-ids-of-the-user/input.jsonl", [{"near_duplicates": {"threshold": 0.6}}])
-    kept = {row["record_id"]: row for row in table(out, "curated")}
-    assert kept.keys() - {"B#1", "B#2"} == {"doc/A 2", "Cü1", "0007"}
-    left = {row["record_id"]: (row["related_id"], row["value"]) for row in table(out, "ledger")}
-    assert left["doc/A 1"] == left["doc/A 3"] == ("doc/A 2", 27 / 28)
-    assert {row["value"] for row in table(out, "ledger")} == {27 / 28, 11 / 16}
-    members: dict[str, set[str]] = {}
-    for row in table(out, "clusters"):
-        members.setdefault(row["cluster_id"], set()).add(row["record_id"])
-    assert sorted(map(sorted, members.values())) == [["B#1", "B#2"], ["doc/A 1", "doc/A 2", "doc/A 3"]]
-    assert {kept[name]["cluster_size"] for name in ("doc/A 2", "Cü1", "0007")} == {3, 1}
-    assert members[kept["doc/A 2"]["cluster_id"]] == {"doc/A 1", "doc/A 2", "doc/A 3"}
