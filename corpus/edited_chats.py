@@ -1,8 +1,8 @@
 """Bring the edits of a pair back into the chat that it was made of.
 
 The prompt of a chat is the contents of its turns joined by blank lines (``corpus.readers.chat``). An edit of the prompt
-changes the turns in which it lies; the blank lines between turns are no part of a chat, so what is cut of them or put
-in their place goes no further.
+changes the turns in which it lies, of which one that is cut to nothing stays, empty; the blank lines between turns are
+no part of a chat, so what is cut of them or put in their place goes no further.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,14 +20,16 @@ from corpus.batch import JSON_COLUMN, USER_PREFIX
 from corpus.column_inference import list_array, plain_array
 from corpus.edited import with_replaced
 from corpus.findings import edits_of
-from corpus.hashing import list_members
+from corpus.hashing import content_hashes, list_members
 from corpus.json_text import json_texts, parse_json
-from corpus.readers.chat import messages_of
+from corpus.readers.chat import messages_of, pair_of
 
 SEPARATOR = -1
 
 # Start, end (code points) and replacement.
 Span = tuple[int, int, str]
+# Number of the turn, or SEPARATOR, and its text.
+Part = tuple[int, str]
 
 
 def edited_turns(contents: Sequence[str], stages: Iterable[Sequence[Span]]) -> list[str]:
@@ -34,15 +37,14 @@ def edited_turns(contents: Sequence[str], stages: Iterable[Sequence[Span]]) -> l
 
     Args:
         contents: of the turns.
-        stages: of each stage its spans, ordered, in the text as the stages before it left it.
+        stages: of each stage its spans, ordered and apart, in the text as the stages before it left it.
     """
-    parts: list[tuple[int, str]] = []
+    parts: list[Part] = []
     for turn, content in enumerate(contents):
         parts.extend([(SEPARATOR, "\n\n")] if turn else [])
         parts.append((turn, content))
     for spans in stages:
-        for span in reversed(spans):
-            parts = _replace(parts, *span)
+        parts = _replace(parts, spans)
     turns = [""] * len(contents)
     for turn, text in parts:
         if turn != SEPARATOR:
@@ -50,32 +52,64 @@ def edited_turns(contents: Sequence[str], stages: Iterable[Sequence[Span]]) -> l
     return turns
 
 
-def _replace(parts: list[tuple[int, str]], start: int, end: int, replacement: str) -> list[tuple[int, str]]:
-    result: list[tuple[int, str]] = []
-    position = 0
+def _replace(parts: Sequence[Part], spans: Sequence[Span]) -> list[Part]:
+    result: list[Part] = []
+    number = position = 0
     placed = False
     for index, (turn, text) in enumerate(parts):
-        behind = position + len(text)
-        first, last = max(start, position) - position, min(end, behind) - position
-        if first <= last and (not placed or first < last):
+        behind, done = position + len(text), 0
+        pieces = []
+        while number < len(spans):
+            start, end, replacement = spans[number]
+            first, last = max(start, position) - position, min(end, behind) - position
+            if first > last or (placed and first == last):
+                break
             # An insertion between two parts belongs to the one that it begins, unless that is a separator.
             here = not placed and (start < behind or index == len(parts) - 1 or parts[index + 1][0] == SEPARATOR)
-            text = text[:first] + (replacement if here else "") + text[last:]
-            placed = placed or here
-        result.append((turn, text))
+            pieces += [text[done:first], replacement if here else ""]
+            done, placed = max(done, last), placed or here
+            if end > behind or not placed:
+                break
+            number, placed = number + 1, False
+        result.append((turn, "".join([*pieces, text[done:]])))
         position = behind
     return result
 
 
-def with_edited_messages(records: pa.RecordBatch, column: str, findings: pa.RecordBatch) -> pa.RecordBatch:
+def edits_of_rows(findings: pa.RecordBatch, rows: npt.NDArray[np.bool_]) -> pa.RecordBatch:
+    """Return the findings that change texts of chosen rows, given for all rows of the batch whether they are."""
+    edits = edits_of(findings)
+    return edits.filter(pa.array(rows[edits.column("row").to_numpy()]))
+
+
+def with_chat_hashes(records: pa.RecordBatch, column: str, edits: pa.RecordBatch) -> pa.RecordBatch:
+    """Return records whose edited chats have the content hash of the pair that their messages make now.
+
+    What an edit did to the blank lines between turns is not in the messages.
+    """
+    if not edits.num_rows:
+        return records
+    rows = pc.unique(edits.column("row"))
+    is_json = JSON_COLUMN in records.schema.names
+    chosen = records.column(JSON_COLUMN if is_json else USER_PREFIX + column).take(rows)
+    chats = [row[column] for row in parse_json(chosen)] if is_json else messages_of(chosen)[0]
+    pairs = [pair_of(chat, column) for chat in chats]
+    hashes = content_hashes([pa.array([pair[field] for pair in pairs], pa.string()) for field in (0, 1)])
+    mask = np.zeros(records.num_rows, np.bool_)
+    mask[rows.to_numpy()] = True
+    order = np.argsort(rows.to_numpy())
+    replaced = pc.replace_with_mask(records.column("content_hash"), pa.array(mask), hashes.take(pa.array(order)))
+    return with_replaced(records, {"content_hash": replaced})
+
+
+def with_edited_messages(records: pa.RecordBatch, column: str, edits: pa.RecordBatch) -> pa.RecordBatch:
     """Return records whose chats have the edits of all passes.
 
     Args:
         records: of a batch, with the column of messages as it was read.
         column: the user's name of that column.
-        findings: of all passes, in order.
+        edits: of all passes, in order.
     """
-    edits = edits_of(findings)
     if not edits.num_rows:
         return records
     by_row: dict[int, dict[str, list[list[Span]]]] = {}

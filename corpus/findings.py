@@ -1,7 +1,7 @@
 """What stages find in texts: spans that become evidence, and edits where they are cut or replaced.
 
 A span counts code points of the text that enters its stage. Findings of a batch are ordered by stage, and within one by
-row, field and start; spans that edit do not overlap within a field. So the text at any stage is the text as read with
+field, row and start; spans that edit do not overlap within a field. So the text at any stage is the text as read with
 the edits of the stages before it, applied stage by stage.
 """
 

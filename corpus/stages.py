@@ -105,7 +105,8 @@ class Stage(ABC):
     """What record and corpus stages share. One object serves many batches, in one process.
 
     Attributes:
-        speed: said by ``thresher stages`` of a stage that is much slower than the compiled ones; else empty.
+        speed: said by ``thresher stages`` of a stage that is much slower than the compiled ones; else empty. A slow
+            stage does not look at records that left earlier in the same pass.
     """
 
     kind: ClassVar[str]

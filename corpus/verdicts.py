@@ -116,9 +116,18 @@ def with_columns(marks: pa.RecordBatch, columns: Mapping[str, pa.Array]) -> pa.R
 
 
 def mark_record_stage(stage: RecordStage, batch: DocumentBatch) -> DocumentBatch:
-    """Return a batch with what a record stage found, on the rows alive when the pass began, and with its edits."""
+    """Return a batch with what a record stage found, and with its edits.
+
+    A stage looks at all rows that were alive when the pass began, so that its signals are there for other thresholds of
+    the stages before it; a slow one (``Stage.speed``) at those that are alive still.
+    """
     records, marks = batch.current, batch.marks
     alive = column_mask(marks, ALIVE)
+    if stage.speed:
+        # Too slow to measure what has left already.
+        for name in marks.schema.names:
+            if name.startswith(failures_column("")):
+                alive = alive & (marks.column(name).to_numpy() == 0)
     languages = None
     if stage.language_column is not None:
         languages = marks.column(stage.language_column)

@@ -179,7 +179,7 @@ class GopherQuality(CountingStage):
         return [
             f"in {counts['unspaced_texts']:,} of {counts['entered']:,} texts more than half of the words are single "
             "letters of scripts without spaces (Han, Kana, Thai, Lao, Khmer, Burmese), and the limits are made for "
-            "words between spaces: set those of these languages under by_language"
+            "words between spaces: see to it that by_language has those of these languages"
         ]
 
     def count(self, batch: TextBatch) -> Mapping[str, npt.NDArray[np.int64]]:

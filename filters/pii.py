@@ -8,7 +8,7 @@ tokens such as ``<EMAIL>``; C4 leaves private data in.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -24,6 +24,8 @@ KINDS = (
     ("payment_cards", "payment_card_replacement", "Payment-card numbers with a right check digit."),
     ("ibans", "iban_replacement", "International bank account numbers with right check digits."),
 )
+
+Replacement = Annotated[str, Field(max_length=100)]
 
 
 class PiiConfig(StageConfig):
@@ -44,11 +46,17 @@ class PiiConfig(StageConfig):
     public_ip_only: bool = Field(
         default=True, description="Leave private, loopback, documentation and other special addresses as they are."
     )
-    email_replacement: str = Field(default="<EMAIL>", description="Put in the place of an e-mail address.")
-    ip_address_replacement: str = Field(default="<IP_ADDRESS>", description="Put in the place of an IP address.")
-    phone_number_replacement: str = Field(default="<PHONE_NUMBER>", description="Put in the place of a phone number.")
-    payment_card_replacement: str = Field(default="<PAYMENT_CARD>", description="Put in the place of a card number.")
-    iban_replacement: str = Field(default="<IBAN>", description="Put in the place of an IBAN.")
+    email_replacement: Replacement = Field(default="<EMAIL>", description="In the place of an e-mail address.")
+    ip_address_replacement: Replacement = Field(
+        default="<IP_ADDRESS>", description="Put in the place of an IP address."
+    )
+    phone_number_replacement: Replacement = Field(
+        default="<PHONE_NUMBER>", description="Put in the place of a phone number."
+    )
+    payment_card_replacement: Replacement = Field(
+        default="<PAYMENT_CARD>", description="Put in the place of a card number."
+    )
+    iban_replacement: Replacement = Field(default="<IBAN>", description="In the place of an IBAN.")
 
 
 @stage("pii")

@@ -134,6 +134,8 @@ def semantic_config(config: RunConfig, fingerprints: Mapping[str, Mapping[str, s
             digest replaces, or by another name for a file that the stage brings along (kept in ``fingerprints``).
     """
     settings = config.input.model_dump(mode="json")
+    # How much may go wrong decides whether there is a result, not which.
+    del settings["max_errors"]
     if config.input.layout == "document":
         settings["text_column"] = config.input.text_columns[0]
     result: dict[str, Any] = {"input": settings, "stages": []}

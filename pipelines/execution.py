@@ -48,8 +48,8 @@ from reports.fates import stage_infos
 from reports.manifest import MANIFEST_NAME, REPORT_NAME, RUN_NAME
 from reports.verify import read_json
 
-# Measured on the FnApiRunner, which keeps all groups in its memory.
 _LACKING = re.compile(r"No module named '(?:corpus|filters|dedup|scorers|reports|pipelines)(?:\.\w+)*'")
+# Measured on the FnApiRunner, which keeps all groups in its memory.
 DRIVER_BYTES_PER_SHUFFLED = 5
 
 
@@ -235,12 +235,14 @@ def failure_message(error: BaseException, attempts: Sequence[str] = ()) -> str:
     text = f"{type(error).__name__}: {error}"
     if lacking := _LACKING.search("\n".join([*attempts, text])):
         return f"the workers lack Thresher ({lacking[0]}); install it in the Python that runs them"
-    lines = re.findall(r"^(?:[\w.]*\.)?(\w*(?:Error|Exception|Interrupt)): (.+)$", text, re.MULTILINE)
+    lines = re.findall(
+        r"^(?:[\w.]*\.)?(\w*(?:Error|Exception|Interrupt|Invalid)): (?!Traceback)(.+)$", text, re.MULTILINE
+    )
     if not lines:
         return text
     name, message = lines[-1]
     message = re.sub(r"\s*\[while running .*", "", message)
-    while nested := re.match(r"(?:[\w.]*\.)?(\w*(?:Error|Exception)): (.+)", message):
+    while nested := re.match(r"(?:[\w.]*\.)?(\w*(?:Error|Exception|Invalid)): (.+)", message):
         name, message = nested.groups()
     return message if name in ("ThresherError", "UsageError") else f"{name}: {message}"
 

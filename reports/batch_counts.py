@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from corpus.stages import CorpusStage, EditingStage, RecordStage
@@ -83,14 +84,22 @@ def chunk_counts(
         entry["dead"] += dead_rows
     counts |= _named("language", languages)
     characters = records.column("characters").to_numpy()
+    failing = np.sum([np.bitwise_count(bits.astype(np.uint64)) for bits in fates.failures], axis=0, dtype=np.int64)
     for index, info in enumerate(infos):
-        counts["stages"][info.name], characters = _stage_counts(index, info, fates, characters)
+        counts["stages"][info.name], characters = _stage_counts(index, info, fates, characters, failing == 1)
     counts["overlap"] = _overlap(fates, infos)
     return counts
 
 
-def _stage_counts(index: int, info: StageInfo, fates: Fates, characters: Any) -> tuple[Counts, Any]:
-    """Return the counts of a stage, and the characters of the records behind it; ``characters`` enter it."""
+def _stage_counts(
+    index: int, info: StageInfo, fates: Fates, characters: Any, fail_once: npt.NDArray[np.bool_]
+) -> tuple[Counts, Any]:
+    """Return the counts of a stage, and the characters of the records behind it.
+
+    Args:
+        characters: int64 per record, those that enter the stage.
+        fail_once: which records fail one rule of all stages.
+    """
     entered = fates.entered(index)
     left = fates.left_at == index
     stayed = entered & ~left
@@ -102,7 +111,7 @@ def _stage_counts(index: int, info: StageInfo, fates: Fates, characters: Any) ->
     bits = np.where(entered, fates.failures[index], 0)
     rules: Counts = {}
     for number, rule in enumerate(info.rules):
-        masks = {"first": left & (first == number), "alone": bits == 1 << number}
+        masks = {"first": left & (first == number), "alone": fail_once & (bits == 1 << number)}
         if rule.named_by is None:
             add(rules, {rule.name: {name: int(mask.sum()) for name, mask in masks.items()}})
         else:
@@ -135,7 +144,8 @@ def _stage_counts(index: int, info: StageInfo, fates: Fates, characters: Any) ->
 def _overlap(fates: Fates, infos: Sequence[StageInfo]) -> Counts:
     """Return for each rule of a record stage, and each other one of its pass, how many records fail both.
 
-    All record stages of a pass judge the same records, those alive when it began, whatever the others find.
+    The record stages of a pass judge the same records, those alive when it began, whatever the others find; only slow
+    ones leave out what left before them.
     """
     failing: dict[int, dict[str, Any]] = {}
     for index, info in enumerate(infos):

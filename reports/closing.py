@@ -28,6 +28,7 @@ from reports.manifest import (
     to_json,
     write_listed,
 )
+from reports.tables import STAGE_ERROR
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,8 @@ class Books:
     @property
     def columns_nobody_has(self) -> list[str]:
         """Settings of the input that name a column which no record has: id_column, source_column."""
-        decoded = self.report["records"]["read"] - self.report["records"]["dead"]
+        unjudged = self.report["dead_letters"].get(STAGE_ERROR, 0)
+        decoded = self.report["records"]["read"] - (self.report["records"]["dead"] - unjudged)
         without = {
             "id_column": self.counts.get("generated_ids", 0),
             "source_column": self.counts.get("no_source", {}).get("read", 0),

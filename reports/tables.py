@@ -217,7 +217,7 @@ def unjudged_table(
     """Return a dead letter for each record that a stage could not judge.
 
     Args:
-        texts: the text fields of the records, as they were read.
+        texts: the text fields of the records, with all edits made.
     """
     rows = np.flatnonzero(fates.dead)
     details = []
@@ -241,7 +241,7 @@ def unjudged_table(
 def evidence_table(
     file: str, records: pa.RecordBatch, fates: Fates, infos: Sequence[StageInfo], findings: pa.RecordBatch
 ) -> pa.Table:
-    """Return what stages found in the texts of the records that entered them, in the order of stage and record."""
+    """Return what stages found in the texts of the records that entered them, in the order of stage, field, record."""
     if not findings.num_rows:
         return EVIDENCE_SCHEMA.empty_table()
     rows = findings.column("row").to_numpy()

@@ -13,7 +13,7 @@ import pyarrow as pa
 from corpus.batch import DEAD_SCHEMA, split_chunk_key, split_row_id
 from corpus.column_types import ColumnTypes
 from corpus.edited import text_fields
-from corpus.edited_chats import with_edited_messages
+from corpus.edited_chats import edits_of_rows, with_chat_hashes, with_edited_messages
 from corpus.findings import concat_findings
 from corpus.folder import Folder
 from corpus.inputs import InputConfig
@@ -81,10 +81,13 @@ def _write_curated(
             records = read_records(folder, key, last)
             fates = read_fates(folder, key, records, infos)
             messages = layout.config.messages_column
-            if messages is not None:
-                records = with_edited_messages(records, messages, _findings(folder, key, infos))
-            records = read_current(folder, max(info.pass_number for info in infos), key, records)
-            output.write(curated_table(records, fates, layout, schema, statistics))
+            if messages is None:
+                current = read_current(folder, _last_pass(infos), key, records)
+            else:
+                edits = edits_of_rows(_findings(folder, key, infos), fates.kept)
+                current = with_edited_messages(records, messages, edits)
+                current = with_chat_hashes(read_current(folder, _last_pass(infos), key, current), messages, edits)
+            output.write(curated_table(current, fates, layout, schema, statistics))
     renamed = {name: new for name, new in layout.names.items() if name != new}
     return _described([output]), {"digest": statistics.digest, "mixture": statistics.counts, "renamed": renamed}
 
@@ -121,12 +124,16 @@ def _write_tables(
             clusters.write(clusters_table(file, records, fates, infos))
             dead_letters.write(dead_table(dead))
             if fates.dead.any():
-                columns = [*RECORD_COLUMNS, *text_fields(read_records(folder, key, last))]
-                whole = read_records(folder, key, last, columns)
+                # What an earlier stage took out of a text must not come back here.
+                whole = read_current(folder, _last_pass(infos), key, read_records(folder, key, last))
                 texts = [whole.column(field) for field in text_fields(whole)]
                 dead_letters.write(unjudged_table(file, records, fates, infos, texts))
             add(counts, chunk_counts(file, records, dead, fates, infos, language))
     return _described([ledger, signals, evidence, clusters, dead_letters]), {"counts": counts}
+
+
+def _last_pass(infos: Sequence[StageInfo]) -> int:
+    return max(info.pass_number for info in infos)
 
 
 def _findings(folder: Folder, key: int, infos: Sequence[StageInfo]) -> pa.RecordBatch:

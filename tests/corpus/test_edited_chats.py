@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpus.edited_chats import Span, edited_turns, with_edited_messages
+from corpus.edited_chats import Span, edited_turns, edits_of_rows, with_edited_messages
 from corpus.findings import apply_edits, byte_spans, concat_findings, in_stage
 
 CHAT = [
@@ -84,7 +84,7 @@ def test_both_kinds_of_columns(as_json: bool) -> None:
     else:
         column, name = pa.array([plain, CHAT]), "user/messages"
     records = pa.RecordBatch.from_arrays([prompts, responses, column], names=["prompt", "response", name])
-    edited = with_edited_messages(records, "messages", findings)
+    edited = with_edited_messages(records, "messages", edits_of_rows(findings, np.array([True, True])))
     values = edited.column(name).to_pylist()
     found = [json.loads(value)["messages"] for value in values] if as_json else values
     assert found[0] == plain
