@@ -94,12 +94,14 @@ class Resolved:
         copies: packed entries of the copies that the budget may keep; None where there is no budget, or no copy.
         copy_totals: packed totals of all copies per group of the budget: they are no leaders.
         edges: number of distinct edges.
+        members: records in clusters of two and more.
     """
 
     verdicts: list[tuple[int, bytes]]
     copies: bytes | None
     copy_totals: bytes
     edges: int
+    members: int
 
 
 def resolve_clusters(values: Iterable[bytes], priorities: int, max_copies: int | None, keeps_copies: bool) -> Resolved:
@@ -115,7 +117,7 @@ def resolve_clusters(values: Iterable[bytes], priorities: int, max_copies: int |
     for value in values:
         parts[value[:1]].append(value[1:])
     if not parts[NODES]:
-        return Resolved([], None, pack_totals(*(np.zeros(0, np.int64) for _ in range(3))), 0)
+        return Resolved([], None, pack_totals(*(np.zeros(0, np.int64) for _ in range(3))), 0, 0)
     table = _nodes(parts[NODES])
     row_ids = whole(table["row_id"]).to_numpy()
     edges = _distinct(parts[EDGES])
@@ -159,7 +161,11 @@ def resolve_clusters(values: Iterable[bytes], priorities: int, max_copies: int |
             clusters, groups, weights, priorities_of(table, priorities), hashes, ids, row_ids, max_copies
         )
     return Resolved(
-        rows.by_batch(), entries.pack() if entries is not None and len(entries) else None, totals, len(edges)
+        rows.by_batch(),
+        entries.pack() if entries is not None and len(entries) else None,
+        totals,
+        len(edges),
+        len(members),
     )
 
 

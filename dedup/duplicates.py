@@ -335,5 +335,6 @@ class DuplicateStage(CorpusStage):
             "clusters": int((~copies & (sizes > 1)).sum()),
             "copies_available": int(copies.sum()),
             "copies_kept": int((copies & ~left).sum()),
+            "members": int((sizes > 1).sum()),
             "leaders_dropped_later": 0,
         }

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corpus.batch_layout import MAX_ROWS, ROW_BITS
-from corpus.folder import Folder
+from corpus.folder import TEMPORARY, Folder
 from corpus.staging import stem
 
 Integers = npt.NDArray[np.int64]
@@ -82,7 +82,7 @@ def edges_name(stage: str, home: int) -> str:
 
 def edge_files(folder: Folder, stage: str) -> list[str]:
     """Return the names of all files with edges."""
-    return folder.names(f"staging/near-{stage}/edges")
+    return [name for name in folder.names(f"staging/near-{stage}/edges") if TEMPORARY not in name]
 
 
 def pairs_name(stage: str, number: int, part: int) -> str:

@@ -75,15 +75,16 @@ def unpack_edges(parts: Iterable[bytes]) -> Integers:
     return np.concatenate(tables) if tables else np.zeros((0, 4), np.int64)
 
 
-def write_edges(folder: Folder, name: str, table: Integers, counts: Sequence[int]) -> None:
-    """Store the edges of a home, and the four counts of its pairs."""
-    folder.write_bytes(name, np.array(counts, np.int64).tobytes() + pack_edges(table))
+def write_edges(folder: Folder, name: str, table: Integers, counts: Sequence[int], cliques: int) -> None:
+    """Store the edges of a home, the four counts of its pairs, and the bytes of the cliques that they come from."""
+    folder.write_bytes(name, np.array([*counts, cliques], np.int64).tobytes() + pack_edges(table))
 
 
-def read_edges(folder: Folder, name: str) -> tuple[Integers, bytes]:
-    """Return the edges of a home as int64[m, 4], and its packed counts."""
+def read_edges(folder: Folder, name: str) -> tuple[Integers, bytes, int]:
+    """Return the edges of a home as int64[m, 4], its packed counts, and the bytes of its cliques."""
     data = folder.read_bytes(name)
-    return unpack_edges([data[_COUNTS:]]), data[:_COUNTS]
+    head = _COUNTS + 8
+    return unpack_edges([data[head:]]), data[:_COUNTS], int(np.frombuffer(data, np.int64, 1, _COUNTS)[0])
 
 
 def least_agreements(threshold: float, permutations: int) -> int:

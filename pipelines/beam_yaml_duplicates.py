@@ -27,7 +27,8 @@ from dedup.duplicates import DuplicateStage
 from pipelines.beam_yaml_rows import ROWS_FILE, RowLayout, judged_rows, read_rows, row_digest
 from pipelines.beam_yaml_staging import RowEncoder, check_staging, read_staged_rows, write_staged_rows
 from pipelines.beam_yaml_steps import DROPPED, KEPT, as_row, row_values
-from pipelines.duplicates import DuplicateVerdicts, Prefixed, staged_keys
+from pipelines.duplicate_graph import DuplicateVerdicts
+from pipelines.duplicates import Prefixed, staged_keys
 
 # A batch is a group of a shuffle, whose size varies around this.
 BATCH_BYTES = 2 << 20
@@ -35,7 +36,7 @@ ROW_BYTES = 100
 DIGEST_BYTES = 16
 
 Keyed: TypeAlias = tuple[int, bytes]
-REFERENCES, KEYS, TOTALS = "references", "keys", "totals"
+REFERENCES, KEYS, TOTALS, COUNTS = "references", "keys", "totals", "counts"
 REFERENCE, VERDICT = b"r", b"v"
 
 
@@ -121,10 +122,13 @@ class StageRows(RowsStep):
         kept_bytes = int(batch.records.column("bytes").to_numpy()[alive].sum())
         yield key, ChunkReference(key, True, len(alive), 0, int(alive.sum()), kept_bytes).to_bytes()
         stage = job.layout.duplicate_stage
-        keys, totals = staged_keys(stage, folder, job.planned_rows, key, batch.file, batch.records, batch.marks, alive)
+        keys, totals, counts = staged_keys(
+            stage, folder, job.planned_rows, key, batch.file, batch.records, batch.marks, alive
+        )
         for keyed in keys:
             yield pvalue.TaggedOutput(KEYS, keyed)
         yield pvalue.TaggedOutput(TOTALS, totals)
+        yield pvalue.TaggedOutput(COUNTS, counts)
 
 
 def file_of(item: int) -> str:
@@ -169,7 +173,7 @@ def judged_by_duplicate_stage(
         | "Sizes" >> beam.ParDo(Size()).with_output_types(int)
         | "Size of all" >> beam.CombineGlobally(sum).with_output_types(int)
     )
-    tags = {KEYS: Keyed, TOTALS: bytes}
+    tags = {KEYS: Keyed, TOTALS: bytes, COUNTS: bytes}
     staged = (
         encoded
         | "Spread" >> beam.ParDo(Spread(), pvalue.AsSingleton(size)).with_output_types(Keyed)
@@ -177,7 +181,8 @@ def judged_by_duplicate_stage(
         | "Stage" >> beam.ParDo(StageRows(job)).with_output_types(Keyed, **tags).with_outputs(*tags, main=REFERENCES)
     )
     references = staged[REFERENCES]
-    verdicts = DuplicateVerdicts(job, job.layout.duplicate_stage, 1).apply(staged[KEYS], references, staged[TOTALS])
+    duplicates = DuplicateVerdicts(job, job.layout.duplicate_stage, 1)
+    verdicts = duplicates.apply(staged[KEYS], references, staged[TOTALS], staged[COUNTS])
     applying = beam.ParDo(ApplyVerdicts(job)).with_output_types(row_types[KEPT], **{DROPPED: row_types[DROPPED]})
     both = (
         references | "References" >> beam.ParDo(Prefixed(REFERENCE)).with_output_types(Keyed),

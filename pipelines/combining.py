@@ -3,34 +3,79 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import apache_beam as beam
 import numpy as np
 
 from corpus import selection
+from corpus.errors import ThresherError
 from dedup import components
 from dedup.verification import unpack_edges
 
 PAIR_COUNTS = ("proposed", "verified", "at_threshold", "not_compared")
+MOVED = ("keys", "cliques", "candidates", "ends", "edges", "labelled", "nodes")
+COUNTS = len(PAIR_COUNTS) + 2 + len(MOVED)
 OVERFLOW = b"overflow"
 EDGES_PER_ELEMENT = 1 << 18
 
 
 def pack_counts(
-    *, pairs: bytes | None = None, at_threshold: int = 0, not_compared: int = 0, shuffled: int = 0
+    *,
+    pairs: bytes | None = None,
+    at_threshold: int = 0,
+    not_compared: int = 0,
+    shuffled: int = 0,
+    members: int = 0,
+    **moved: int,
 ) -> bytes:
-    """Return the counts of a step as bytes: those of ``PAIR_COUNTS``, then the bytes that it shuffles.
+    """Return the counts of a step as bytes.
 
     Args:
-        pairs: packed counts of the pairs, to which the others are added.
+        pairs: packed counts of the pairs, to which the next two are added.
+        shuffled: bytes that the step shuffles.
+        members: records in clusters of two and more.
+        moved: what goes from step to step, by the names of ``MOVED``: what a step sends counts up, what it gets down.
     """
-    counts = np.zeros(len(PAIR_COUNTS) + 1, np.int64)
+    counts = np.zeros(COUNTS, np.int64)
     if pairs is not None:
         counts[: len(PAIR_COUNTS)] = np.frombuffer(pairs, np.int64)
     counts[PAIR_COUNTS.index("at_threshold")] += at_threshold
     counts[PAIR_COUNTS.index("not_compared")] += not_compared
-    counts[-1] = shuffled
+    counts[len(PAIR_COUNTS)] = shuffled
+    counts[len(PAIR_COUNTS) + 1] = members
+    for name, number in moved.items():
+        counts[len(PAIR_COUNTS) + 2 + MOVED.index(name)] = number
     return counts.tobytes()
+
+
+@dataclass(frozen=True)
+class StageCounts:
+    """The sums of all counts of a duplicate stage.
+
+    Attributes:
+        pairs: by the names of ``PAIR_COUNTS``.
+        shuffled: bytes.
+        members: records in clusters of two and more.
+    """
+
+    pairs: dict[str, int]
+    shuffled: int
+    members: int
+
+    @staticmethod
+    def of(stage: str, packed: bytes) -> StageCounts:
+        """Return the counts. Raises ThresherError where a step did not get what another one sent."""
+        counts = np.frombuffer(packed, np.int64).tolist()
+        pairs = dict(zip(PAIR_COUNTS, counts, strict=False))
+        shuffled, members, *moved = counts[len(PAIR_COUNTS) :]
+        lost = [f"{number:,} bytes of {name}" for name, number in zip(MOVED, moved, strict=True) if number]
+        if lost:
+            raise ThresherError(
+                f"{stage}: the engine lost or repeated {', '.join(lost)} between two steps; run the same command "
+                "again, with fewer workers if it happens again"
+            )
+        return StageCounts(pairs, shuffled, members)
 
 
 class MergeTotals(beam.CombineFn):  # type: ignore[misc]
@@ -88,10 +133,9 @@ class Forest(beam.CombineFn):  # type: ignore[misc]
 
     def add_input(self, mutable_accumulator: bytes, element: bytes) -> bytes:
         """Add edges."""
-        if mutable_accumulator == OVERFLOW:
-            return OVERFLOW
         table = unpack_edges([element])
-        return components.add(mutable_accumulator, components.pack_pairs(table[:, 0], table[:, 1]))
+        pairs = components.add(components.create(), components.pack_pairs(table[:, 0], table[:, 1]))
+        return self.merge_accumulators([mutable_accumulator, pairs])
 
     def merge_accumulators(self, accumulators: Iterable[bytes]) -> bytes:
         """Add forests."""
@@ -143,7 +187,7 @@ class SumCounts(beam.CombineFn):  # type: ignore[misc]
 
     def merge_accumulators(self, accumulators: Iterable[bytes]) -> bytes:
         """Add any number."""
-        sums = np.zeros(len(PAIR_COUNTS) + 1, np.int64)
+        sums = np.zeros(COUNTS, np.int64)
         for data in accumulators:
             sums += np.frombuffer(data, np.int64)
         return sums.tobytes()

@@ -1,19 +1,14 @@
-"""The Beam steps of a duplicate stage: from packed keys to verdicts on batches.
-
-    keys -> buckets: cliques ----------> pairs -> proven edges -> forest
-                     members of stars                 |              |
-                     candidates -> shingles staged    members, edges by component -> clusters -> verdicts
-                                                                                     copies -> selection
+"""The steps of a duplicate stage; ``pipelines.duplicate_graph`` puts them together.
 
 Cliques, edges and nodes are packed arrays. Signatures and the shingles of candidates lie in staging and are read where
-they are compared, so that a record's shingles are not sent once per clique.
+they are compared, so that a record's shingles are not sent once per clique. Each step counts the bytes that it gets and
+sends, and the sums must come out even: an engine that loses a part of a group would otherwise go unnoticed.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
@@ -30,8 +25,9 @@ from corpus.stages import Stage
 from corpus.staging import ChunkReference, read_current, read_records
 from corpus.verdicts import entering_texts
 from dedup import components
-from dedup.budget import BudgetGroups, limits
+from dedup.budget import limits
 from dedup.cluster_resolution import EDGES as EDGES_PREFIX
+from dedup.cluster_resolution import NODES as NODES_PREFIX
 from dedup.cluster_resolution import members_by_batch, node_columns, pack_nodes, resolve_clusters, unpack_members
 from dedup.cluster_verdicts import pack_selected
 from dedup.duplicates import DuplicateStage
@@ -44,20 +40,15 @@ from dedup.verification import ANCHORS, Verifier, pack_edges, read_edges, unpack
 from pipelines.combining import (
     EDGES_PER_ELEMENT,
     OVERFLOW,
-    PAIR_COUNTS,
-    Forest,
-    MergeTotals,
-    Sum,
-    SumCounts,
+    StageCounts,
     pack_counts,
 )
-from pipelines.selection import Selecting
-from reports.closing import SHUFFLED, summary_name
+from reports.closing import MEMBERS_FOUND, SHUFFLED, summary_name
 
 Keyed = tuple[int, bytes]
 
 CLIQUES, CANDIDATES, MEMBERS, EDGES, COUNTS = "cliques", "candidates", "members", "edges", "counts"
-VERDICTS, COPIES, TOTALS = "verdicts", "copies", "totals"
+VERDICTS, COPIES, TOTALS, MAIN = "verdicts", "copies", "totals", "main"
 REFERENCE, ROWS = b"r", b"c"
 
 
@@ -119,8 +110,8 @@ def staged_keys(
     records: pa.RecordBatch,
     marks: pa.RecordBatch,
     alive: np.ndarray[Any, np.dtype[np.bool_]],
-) -> tuple[Iterator[Keyed], bytes]:
-    """Stage the signatures of a batch; return (partition, packed keys), and the packed totals per group.
+) -> tuple[list[Keyed], bytes, bytes]:
+    """Stage the signatures of a batch; return (partition, packed keys), the packed totals per group, and the counts.
 
     Args:
         planned_rows: rows that the plan expects, for the number of partitions.
@@ -137,7 +128,8 @@ def staged_keys(
         hashes_of(table.column("content_hash")),
         stage.partitions(planned_rows),
     )
-    return entries, group_totals(table)
+    keys = list(entries)
+    return keys, group_totals(table), pack_counts(keys=_bytes_of(keys))
 
 
 class Propose(DuplicateStep):
@@ -149,15 +141,23 @@ class Propose(DuplicateStep):
         packed = list(element[1])
         found = propose(packed, self.stage.max_bucket, first)
         yield from found.cliques
-        for candidates in found.candidates:
-            yield pvalue.TaggedOutput(CANDIDATES, candidates)
+        for rows in found.candidates:
+            yield pvalue.TaggedOutput(CANDIDATES, rows)
         firsts, others = found.stars.T
         row_ids = np.concatenate([np.unique(firsts), others])
         members = list(members_by_batch(row_ids, np.concatenate([np.unique(firsts), firsts])))
         for keyed in members:
             yield pvalue.TaggedOutput(MEMBERS, keyed)
-        shuffled = sum(map(len, packed)) + _bytes_of([*found.cliques, *found.candidates, *members])
-        yield pvalue.TaggedOutput(COUNTS, pack_counts(not_compared=found.not_compared, shuffled=shuffled))
+        keys, cliques, candidates = sum(map(len, packed)), _bytes_of(found.cliques), _bytes_of(found.candidates)
+        counts = pack_counts(
+            not_compared=found.not_compared,
+            shuffled=keys + cliques + candidates + _bytes_of(members),
+            keys=-keys,
+            cliques=cliques,
+            candidates=candidates,
+            ends=_bytes_of(members),
+        )
+        yield pvalue.TaggedOutput(COUNTS, counts)
 
 
 def _bytes_of(elements: Iterable[Keyed]) -> int:
@@ -171,7 +171,7 @@ class StageShingles(DuplicateStep):
         super().__init__(job, name)
         self.pass_number = pass_number
 
-    def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[int]:
+    def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[int | pvalue.TaggedOutput]:
         """Stage the shingles of one batch."""
         key, values = element
         parts: dict[bytes, list[bytes]] = {REFERENCE: [], ROWS: []}
@@ -188,6 +188,7 @@ class StageShingles(DuplicateStep):
         offsets, hashes = self.stage.shingle_sets(entering_texts(records, self.stage.text_field))
         write_shingles(folder, self.name, key, rows, offsets, hashes)
         yield len(rows)
+        yield pvalue.TaggedOutput(COUNTS, pack_counts(candidates=-sum(map(len, parts[ROWS]))))
 
 
 class Verify(DuplicateStep):
@@ -205,43 +206,55 @@ class Verify(DuplicateStep):
             stage.bands,
             self.priorities,
         )
-        if not folder.exists(name):
-            found = verifier.verify(element[1])
-            write_edges(folder, name, found.table(), [found.proposed, found.verified, 0, found.not_compared])
-        table, pairs = read_edges(folder, name)
+        packed = list(element[1])
+        cliques = sum(map(len, packed))
+        if not folder.exists(name) or read_edges(folder, name)[2] != cliques:
+            found = verifier.verify(packed)
+            write_edges(folder, name, found.table(), [found.proposed, found.verified, 0, found.not_compared], cliques)
+        table, pairs, _ = read_edges(folder, name)
         row_ids = np.unique(table[:, :2])
         members = list(members_by_batch(row_ids, row_ids))
         for keyed in members:
             yield pvalue.TaggedOutput(MEMBERS, keyed)
-        yield pvalue.TaggedOutput(COUNTS, pack_counts(pairs=pairs, shuffled=_bytes_of(members)))
-        for start in range(0, len(table), EDGES_PER_ELEMENT):
-            yield pack_edges(table[start : start + EDGES_PER_ELEMENT])
+        elements = [
+            pack_edges(table[start : start + EDGES_PER_ELEMENT]) for start in range(0, len(table), EDGES_PER_ELEMENT)
+        ]
+        yield from elements
+        ends, edges = _bytes_of(members), sum(map(len, elements))
+        counts = pack_counts(pairs=pairs, shuffled=ends + edges, cliques=-cliques, ends=ends, edges=edges)
+        yield pvalue.TaggedOutput(COUNTS, counts)
 
 
 class LabelEdges(DuplicateStep):
     """Edges -> (partition of their component, edges)."""
 
-    def process(self, element: bytes, forest: bytes) -> Iterator[Keyed]:
+    def process(self, element: bytes, forest: bytes) -> Iterator[Keyed | pvalue.TaggedOutput]:
         """Deal out some edges."""
         table = unpack_edges([element])
         parts = self.component_partition(self.labels_of(np.ascontiguousarray(table[:, 0]), forest))
-        for part in np.unique(parts).tolist():
-            yield part, EDGES_PREFIX + pack_edges(table[parts == part])
+        labelled = [(part, EDGES_PREFIX + pack_edges(table[parts == part])) for part in np.unique(parts).tolist()]
+        yield from labelled
+        yield pvalue.TaggedOutput(COUNTS, pack_counts(edges=-len(element), labelled=_bytes_of(labelled)))
 
 
 class LabelNodes(DuplicateStep):
     """(Batch key, its rows that are in clusters) -> (partition of their component, nodes)."""
 
-    def process(self, element: tuple[int, Iterable[bytes]], forest: bytes = b"") -> Iterator[Keyed]:
+    def process(
+        self, element: tuple[int, Iterable[bytes]], forest: bytes = b""
+    ) -> Iterator[Keyed | pvalue.TaggedOutput]:
         """Read the nodes of one batch."""
-        key, packed = element
+        key, packed = element[0], list(element[1])
         rows, labels = unpack_members(packed)
         row_ids = rows.astype(np.int64) + first_row_id(key)
         table = read_nodes(self.job.folder, self.name, row_ids, node_columns(self.priorities))
         parts = self.component_partition(self.labels_of(labels, forest))
+        nodes = []
         for part in np.unique(parts).tolist():
             chosen = np.flatnonzero(parts == part)
-            yield part, pack_nodes(row_ids[chosen], table.take(pa.array(chosen)))
+            nodes.append((part, pack_nodes(row_ids[chosen], table.take(pa.array(chosen)))))
+        yield from nodes
+        yield pvalue.TaggedOutput(COUNTS, pack_counts(ends=-sum(map(len, packed)), nodes=_bytes_of(nodes)))
 
 
 class ResolveClusters(DuplicateStep):
@@ -257,8 +270,17 @@ class ResolveClusters(DuplicateStep):
         if found.copies is not None:
             yield pvalue.TaggedOutput(COPIES, found.copies)
         yield pvalue.TaggedOutput(TOTALS, negative(found.copy_totals))
-        shuffled = sum(map(len, packed)) + _bytes_of(found.verdicts) + len(found.copies or b"")
-        yield pvalue.TaggedOutput(COUNTS, pack_counts(at_threshold=found.edges, shuffled=shuffled))
+        sizes = {
+            prefix: sum(len(data) for data in packed if data[:1] == prefix) for prefix in (NODES_PREFIX, EDGES_PREFIX)
+        }
+        counts = pack_counts(
+            at_threshold=found.edges,
+            shuffled=sum(sizes.values()) + _bytes_of(found.verdicts) + len(found.copies or b""),
+            members=found.members,
+            nodes=-sizes[NODES_PREFIX],
+            labelled=-sizes[EDGES_PREFIX],
+        )
+        yield pvalue.TaggedOutput(COUNTS, counts)
 
 
 def negative(totals: bytes) -> bytes:
@@ -274,9 +296,10 @@ class WriteSummary(DuplicateStep):
         """Write the file."""
         config = self.stage.config
         summary: dict[str, Any] = dict(self.stage.summary_details())
-        *pairs, summary[SHUFFLED] = np.frombuffer(element, np.int64).tolist()
+        counts = StageCounts.of(self.name, element)
+        summary |= {SHUFFLED: counts.shuffled, MEMBERS_FOUND: counts.members}
         if self.stage.bands:
-            summary["pairs"] = dict(zip(PAIR_COUNTS, pairs, strict=True))
+            summary["pairs"] = counts.pairs
         _, allowed = limits(config.budget, config.groups, basis)
         summary["limit"] = sum(allowed.tolist())
         summary["budget_unit"] = config.budget_unit
@@ -294,10 +317,6 @@ class Selected(beam.DoFn):  # type: ignore[misc]
         yield key, pack_selected(key, np.frombuffer(data, np.int64))
 
 
-def _prefixed(prefix: bytes) -> beam.ParDo:
-    return beam.ParDo(Prefixed(prefix)).with_output_types(Keyed)
-
-
 class Prefixed(beam.DoFn):  # type: ignore[misc]
     """(Key, bytes) -> the same behind a prefix that says what they are."""
 
@@ -307,110 +326,3 @@ class Prefixed(beam.DoFn):  # type: ignore[misc]
     def process(self, element: Keyed) -> Iterator[Keyed]:
         """Mark one value."""
         yield element[0], self.prefix + element[1]
-
-
-@dataclass(frozen=True)
-class DuplicateVerdicts:
-    """The steps of one duplicate stage.
-
-    Attributes:
-        job: the run.
-        stage: the stage, not prepared.
-        pass_number: the pass whose survivors enter the stage.
-    """
-
-    job: Context
-    stage: DuplicateStage
-    pass_number: int
-
-    def apply(self, keys: beam.PCollection, chunks: beam.PCollection, totals: beam.PCollection) -> beam.PCollection:
-        """Return (batch key, packed verdicts).
-
-        Args:
-            keys: (partition, packed keys).
-            chunks: (batch key, packed reference) of all batches.
-            totals: packed totals per group of the budget, of all records that enter.
-        """
-        name, job, stage = self.stage.name, self.job, self.stage
-        proposed = (
-            keys
-            | f"{name}: group keys" >> beam.GroupByKey()
-            | f"{name}: buckets"
-            >> beam.ParDo(Propose(job, name))
-            .with_output_types(Keyed, **{CANDIDATES: Keyed, MEMBERS: Keyed, COUNTS: bytes})
-            .with_outputs(CANDIDATES, MEMBERS, COUNTS, main=CLIQUES)
-        )
-        members, edges, counts, forest = [proposed[MEMBERS]], [], [proposed[COUNTS]], []
-        if stage.bands:
-            verified = self._verified(proposed[CLIQUES], proposed[CANDIDATES], chunks)
-            members.append(verified[MEMBERS])
-            counts.append(verified[COUNTS])
-            forest_of_all = verified[EDGES] | f"{name}: components" >> beam.CombineGlobally(
-                Forest(stage.max_forest_edges)
-            )
-            forest = [pvalue.AsSingleton(forest_of_all)]
-            labelling = beam.ParDo(LabelEdges(job, name), *forest).with_output_types(Keyed)
-            edges.append(verified[EDGES] | f"{name}: edges by component" >> labelling)
-        nodes = (
-            members
-            | f"{name}: all members" >> beam.Flatten()
-            | f"{name}: members by batch" >> beam.GroupByKey()
-            | f"{name}: nodes by component" >> beam.ParDo(LabelNodes(job, name), *forest).with_output_types(Keyed)
-        )
-        tags = {COPIES: bytes, TOTALS: bytes, COUNTS: bytes}
-        resolved = (
-            [nodes, *edges]
-            | f"{name}: nodes and edges" >> beam.Flatten()
-            | f"{name}: by component" >> beam.GroupByKey()
-            | f"{name}: clusters"
-            >> beam.ParDo(ResolveClusters(job, name))
-            .with_output_types(Keyed, **tags)
-            .with_outputs(*tags, main=VERDICTS)
-        )
-        basis = [totals, resolved[TOTALS]] | f"{name}: leaders and copies" >> beam.Flatten()
-        self._summary([*counts, resolved[COUNTS]], basis)
-        verdicts = [resolved[VERDICTS]]
-        config = stage.config
-        if config.keeps_copies:
-            allowed = partial(_limits, config.budget, config.groups)
-            selecting = Selecting(f"{name}: budget", allowed, 3 + len(config.priorities), job.planned_rows)
-            kept = selecting.apply(resolved[COPIES], basis)
-            verdicts.append(kept | f"{name}: kept copies" >> beam.ParDo(Selected()).with_output_types(Keyed))
-        return verdicts | f"{name}: verdicts" >> beam.Flatten()
-
-    def _verified(
-        self, cliques: beam.PCollection, candidates: beam.PCollection, chunks: beam.PCollection
-    ) -> pvalue.DoOutputsTuple:
-        name, job = self.stage.name, self.job
-        references = chunks | f"{name}: batches" >> _prefixed(REFERENCE)
-        rows = candidates | f"{name}: candidates" >> _prefixed(ROWS)
-        staging = beam.ParDo(StageShingles(job, name, self.pass_number)).with_output_types(int)
-        staged = (
-            [references, rows]
-            | f"{name}: both" >> beam.Flatten()
-            | f"{name}: candidates by batch" >> beam.GroupByKey()
-            | f"{name}: shingles" >> staging
-            | f"{name}: all shingles" >> beam.CombineGlobally(Sum())
-        )
-        tags = {MEMBERS: Keyed, COUNTS: bytes}
-        verifying = beam.ParDo(Verify(job, name), pvalue.AsSingleton(staged))
-        return (
-            cliques
-            | f"{name}: cliques by home" >> beam.GroupByKey()
-            | f"{name}: verify" >> verifying.with_output_types(bytes, **tags).with_outputs(*tags, main=EDGES)
-        )
-
-    def _summary(self, counts: list[beam.PCollection], basis: beam.PCollection) -> None:
-        name = self.stage.name
-        leaders = basis | f"{name}: leaders" >> beam.CombineGlobally(MergeTotals())
-        writing = beam.ParDo(WriteSummary(self.job, name), pvalue.AsSingleton(leaders)).with_output_types(int)
-        _ = (
-            counts
-            | f"{name}: pair counts" >> beam.Flatten()
-            | f"{name}: pairs" >> beam.CombineGlobally(SumCounts())
-            | f"{name}: summary" >> writing
-        )
-
-
-def _limits(budget: float, groups: BudgetGroups | None, basis: bytes) -> tuple[Any, Any]:
-    return limits(budget, groups, basis)

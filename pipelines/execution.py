@@ -194,10 +194,13 @@ def _run_pipeline(config: RunConfig, root: str, plan: InputPlan, engine: Engine,
     def run_all() -> None:
         try:
             run_job(lambda pipeline: build(pipeline, job))
-        except Exception:
-            stage = overflown(folder, config.build())
+        except Exception as error:
+            try:
+                stage = overflown(folder, config.build())
+            except ThresherError:
+                stage = None
             if stage is None:
-                raise
+                raise error from None
             find_components(folder, stage, stage.cluster_partitions(job.planned_rows), run_job)
             # What was staged before is read back; each stage of the config can have this at most once.
             run_all()

@@ -14,7 +14,7 @@ from apache_beam import pvalue
 from corpus.batch import DocumentBatch
 from dedup.duplicates import DuplicateStage
 from pipelines import steps
-from pipelines.duplicates import DuplicateVerdicts
+from pipelines.duplicate_graph import DuplicateVerdicts
 from pipelines.job import Job
 from pipelines.passes import Pass
 
@@ -27,12 +27,18 @@ def _marked(batches: beam.PCollection, job: Job, current: Pass) -> beam.PCollect
 
 
 def _pass_outputs(step: beam.DoFn) -> beam.PTransform:
-    tags = {steps.KEYS: steps.Keyed, steps.TOTALS: bytes}
+    tags = {steps.KEYS: steps.Keyed, steps.TOTALS: bytes, steps.COUNTS: bytes}
     return beam.ParDo(step).with_output_types(steps.Keyed, **tags).with_outputs(*tags, main=steps.CHUNKS)
 
 
 def _first_pass_outputs(step: beam.DoFn) -> beam.PTransform:
-    tags = {steps.KEYS: steps.Keyed, steps.TOTALS: bytes, steps.TYPES: bytes, steps.IDS: steps.Keyed}
+    tags = {
+        steps.KEYS: steps.Keyed,
+        steps.TOTALS: bytes,
+        steps.COUNTS: bytes,
+        steps.TYPES: bytes,
+        steps.IDS: steps.Keyed,
+    }
     return beam.ParDo(step).with_output_types(steps.Keyed, **tags).with_outputs(*tags, main=steps.CHUNKS)
 
 
@@ -70,7 +76,7 @@ def build(pipeline: beam.Pipeline, job: Job) -> None:
         assert isinstance(stage, DuplicateStage)
         chunks = staged[steps.CHUNKS]
         duplicates = DuplicateVerdicts(job, stage, before.number)
-        verdicts = duplicates.apply(staged[steps.KEYS], chunks, staged[steps.TOTALS])
+        verdicts = duplicates.apply(staged[steps.KEYS], chunks, staged[steps.TOTALS], staged[steps.COUNTS])
         references = chunks | f"Pass {current.number}: batches" >> _prefix(job, steps.REFERENCE)
         found = verdicts | f"Pass {current.number}: verdicts" >> _prefix(job, steps.VERDICT)
         batches = (

@@ -74,7 +74,7 @@ class SpreadEdges(RoundStep):
     def process(self, element: tuple[int, Iterable[int]]) -> Iterator[Keyed]:
         """Spread the edges of one file."""
         for index in element[1]:
-            table, _ = read_edges(self.rounds.folder, self.names[index])
+            table, _, _ = read_edges(self.rounds.folder, self.names[index])
             yield from components.spread([components.pack_pairs(table[:, 0], table[:, 1])], self.rounds.partitions)
 
 

@@ -53,7 +53,7 @@ from reports.writing import write_shard
 Keyed: TypeAlias = tuple[int, bytes]
 Numbered: TypeAlias = tuple[int, int]
 
-CHUNKS, KEYS, TOTALS, TYPES, IDS = "chunks", "keys", "totals", "types", "ids"
+CHUNKS, KEYS, TOTALS, COUNTS, TYPES, IDS = "chunks", "keys", "totals", "counts", "types", "ids"
 beam.coders.registry.register_coder(DocumentBatch, DocumentBatchCoder)
 
 REFERENCE, VERDICT = b"r", b"v"
@@ -143,10 +143,13 @@ class PassStep(Step):
         stage = self.current.feeds
         if isinstance(stage, DuplicateStage):
             job = self.job
-            keys, totals = staged_keys(stage, job.folder, job.planned_rows, key, batch.file, records, marks, alive)
+            keys, totals, counts = staged_keys(
+                stage, job.folder, job.planned_rows, key, batch.file, records, marks, alive
+            )
             for keyed in keys:
                 yield pvalue.TaggedOutput(KEYS, keyed)
             yield pvalue.TaggedOutput(TOTALS, totals)
+            yield pvalue.TaggedOutput(COUNTS, counts)
 
 
 class StageBatches(PassStep):

@@ -100,6 +100,7 @@ class Books:
 
 
 SHUFFLED = "shuffled_bytes"
+MEMBERS_FOUND = "members"
 
 
 def summary_name(stage: str) -> str:
@@ -130,6 +131,12 @@ def close_books(folder: Folder, files: Sequence[str], infos: Sequence[StageInfo]
         if folder.exists(summary_name(info.name)):
             summary = json.loads(folder.read_bytes(summary_name(info.name)))
             shuffled[info.name] = summary.pop(SHUFFLED)
+            told, found = summary.pop(MEMBERS_FOUND), counts["stages"][info.name]["duplicates"].pop(MEMBERS_FOUND)
+            if told != found:
+                raise ThresherError(
+                    f"{info.name}: the verdicts of {told:,} records in clusters were sent and {found:,} arrived; run "
+                    "the same command again"
+                )
             counts["stages"][info.name]["duplicates"] |= summary
     report = build_report(counts, infos, sum(entry["records"] for entry in repeated) if has_ids else None)
     ledger_rows = sum(entry.rows for entry in outputs if entry.name.startswith("ledger/"))

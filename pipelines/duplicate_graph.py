@@ -1,0 +1,166 @@
+"""The Beam graph of a duplicate stage: from packed keys to verdicts on batches.
+
+keys -> buckets: cliques ----------> pairs -> proven edges -> forest
+                 members of stars                 |              |
+                 candidates -> shingles staged    members, edges by component -> clusters -> verdicts
+                                                                                 copies -> selection
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import apache_beam as beam
+from apache_beam import pvalue
+
+from dedup.budget import BudgetGroups, limits
+from dedup.duplicates import DuplicateStage
+from pipelines.combining import Forest, MergeTotals, Sum, SumCounts
+from pipelines.duplicates import (
+    CANDIDATES,
+    CLIQUES,
+    COPIES,
+    COUNTS,
+    EDGES,
+    MAIN,
+    MEMBERS,
+    REFERENCE,
+    ROWS,
+    TOTALS,
+    VERDICTS,
+    Context,
+    Keyed,
+    LabelEdges,
+    LabelNodes,
+    Prefixed,
+    Propose,
+    ResolveClusters,
+    Selected,
+    StageShingles,
+    Verify,
+    WriteSummary,
+)
+from pipelines.selection import Selecting
+
+
+def _counted(step: beam.DoFn, *sides: pvalue.AsSideInput) -> beam.PTransform:
+    """Return a step from packed values to keyed ones, with its counts beside them."""
+    return beam.ParDo(step, *sides).with_output_types(Keyed, **{COUNTS: bytes}).with_outputs(COUNTS, main=MAIN)
+
+
+def _prefixed(prefix: bytes) -> beam.ParDo:
+    return beam.ParDo(Prefixed(prefix)).with_output_types(Keyed)
+
+
+@dataclass(frozen=True)
+class DuplicateVerdicts:
+    """The steps of one duplicate stage.
+
+    Attributes:
+        job: the run.
+        stage: the stage, not prepared.
+        pass_number: the pass whose survivors enter the stage.
+    """
+
+    job: Context
+    stage: DuplicateStage
+    pass_number: int
+
+    def apply(
+        self, keys: beam.PCollection, chunks: beam.PCollection, totals: beam.PCollection, sent: beam.PCollection
+    ) -> beam.PCollection:
+        """Return (batch key, packed verdicts).
+
+        Args:
+            keys: (partition, packed keys).
+            chunks: (batch key, packed reference) of all batches.
+            totals: packed totals per group of the budget, of all records that enter.
+            sent: packed counts of the keys.
+        """
+        name, job, stage = self.stage.name, self.job, self.stage
+        proposed = (
+            keys
+            | f"{name}: group keys" >> beam.GroupByKey()
+            | f"{name}: buckets"
+            >> beam.ParDo(Propose(job, name))
+            .with_output_types(Keyed, **{CANDIDATES: Keyed, MEMBERS: Keyed, COUNTS: bytes})
+            .with_outputs(CANDIDATES, MEMBERS, COUNTS, main=CLIQUES)
+        )
+        members, edges, counts, forest = [proposed[MEMBERS]], [], [sent, proposed[COUNTS]], []
+        if stage.bands:
+            verified, staged_counts = self._verified(proposed[CLIQUES], proposed[CANDIDATES], chunks)
+            members.append(verified[MEMBERS])
+            counts += [verified[COUNTS], staged_counts]
+            forest_of_all = verified[EDGES] | f"{name}: components" >> beam.CombineGlobally(
+                Forest(stage.max_forest_edges)
+            )
+            forest = [pvalue.AsSingleton(forest_of_all)]
+            labelled = verified[EDGES] | f"{name}: edges by component" >> _counted(LabelEdges(job, name), *forest)
+            edges.append(labelled[MAIN])
+            counts.append(labelled[COUNTS])
+        nodes = (
+            members
+            | f"{name}: all members" >> beam.Flatten()
+            | f"{name}: members by batch" >> beam.GroupByKey()
+            | f"{name}: nodes by component" >> _counted(LabelNodes(job, name), *forest)
+        )
+        tags = {COPIES: bytes, TOTALS: bytes, COUNTS: bytes}
+        resolved = (
+            [nodes[MAIN], *edges]
+            | f"{name}: nodes and edges" >> beam.Flatten()
+            | f"{name}: by component" >> beam.GroupByKey()
+            | f"{name}: clusters"
+            >> beam.ParDo(ResolveClusters(job, name))
+            .with_output_types(Keyed, **tags)
+            .with_outputs(*tags, main=VERDICTS)
+        )
+        basis = [totals, resolved[TOTALS]] | f"{name}: leaders and copies" >> beam.Flatten()
+        self._summary([*counts, nodes[COUNTS], resolved[COUNTS]], basis)
+        verdicts = [resolved[VERDICTS]]
+        config = stage.config
+        if config.keeps_copies:
+            allowed = partial(_limits, config.budget, config.groups)
+            selecting = Selecting(f"{name}: budget", allowed, 3 + len(config.priorities), job.planned_rows)
+            kept = selecting.apply(resolved[COPIES], basis)
+            verdicts.append(kept | f"{name}: kept copies" >> beam.ParDo(Selected()).with_output_types(Keyed))
+        return verdicts | f"{name}: verdicts" >> beam.Flatten()
+
+    def _verified(
+        self, cliques: beam.PCollection, candidates: beam.PCollection, chunks: beam.PCollection
+    ) -> tuple[pvalue.DoOutputsTuple, beam.PCollection]:
+        name, job = self.stage.name, self.job
+        references = chunks | f"{name}: batches" >> _prefixed(REFERENCE)
+        rows = candidates | f"{name}: candidates" >> _prefixed(ROWS)
+        staging = beam.ParDo(StageShingles(job, name, self.pass_number)).with_output_types(int, **{COUNTS: bytes})
+        shingles = (
+            [references, rows]
+            | f"{name}: both" >> beam.Flatten()
+            | f"{name}: candidates by batch" >> beam.GroupByKey()
+            | f"{name}: shingles" >> staging.with_outputs(COUNTS, main=MAIN)
+        )
+        staged = shingles[MAIN] | f"{name}: all shingles" >> beam.CombineGlobally(Sum())
+        tags = {MEMBERS: Keyed, COUNTS: bytes}
+        verifying = beam.ParDo(Verify(job, name), pvalue.AsSingleton(staged))
+        verified = (
+            cliques
+            | f"{name}: cliques by home" >> beam.GroupByKey()
+            | f"{name}: verify" >> verifying.with_output_types(bytes, **tags).with_outputs(*tags, main=EDGES)
+        )
+        return verified, shingles[COUNTS]
+
+    def _summary(self, counts: list[beam.PCollection], basis: beam.PCollection) -> None:
+        name = self.stage.name
+        leaders = basis | f"{name}: leaders" >> beam.CombineGlobally(MergeTotals())
+        writing = beam.ParDo(WriteSummary(self.job, name), pvalue.AsSingleton(leaders)).with_output_types(int)
+        _ = (
+            counts
+            | f"{name}: pair counts" >> beam.Flatten()
+            | f"{name}: pairs" >> beam.CombineGlobally(SumCounts())
+            | f"{name}: summary" >> writing
+        )
+
+
+def _limits(budget: float, groups: BudgetGroups | None, basis: bytes) -> tuple[Any, Any]:
+    return limits(budget, groups, basis)
