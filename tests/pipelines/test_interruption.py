@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +15,7 @@ import psutil
 import pytest
 
 from pipelines import worker
-from tests.pipelines.corpora import STAGES, run, write_config, write_corpus
+from tests.pipelines.corpora import ENGLISH, STAGES, report, run, write_config, write_corpus
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +88,86 @@ def test_stopped_in_the_middle(
     )
     assert run(whole) == 0
     assert (tmp_path / "run/manifest.json").read_bytes() == (tmp_path / "whole/manifest.json").read_bytes()
+
+
+EDITING_STAGES = [
+    {"c4_quality": {"minimum_sentences": "off"}},
+    {"pii": {"ip_addresses": "off"}},
+    "exact_duplicates",
+    {"pii": {"name": "addresses"}},
+    {"length": {"minimum_words": 5}},
+]
+
+
+@pytest.fixture(scope="module")
+def lines_to_cut(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A file of texts with lines that are cut and private data, of which some are copies once these are gone."""
+    choose = random.Random(2)
+    path = tmp_path_factory.mktemp("lines") / "texts.jsonl"
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(3000):
+            if number % 3 == 0:
+                words = " ".join(choose.choices(ENGLISH, k=choose.choice([3, 12, 30])))
+            text = f"Menu {number}\n{words} by a{number}@example.com.\n{words} on 9.9.9.{len(words)} too.\n"
+            file.write(json.dumps({"text": text if number % 50 else "Menu"}) + "\n")
+    return str(path)
+
+
+def _editing(folder: Path, lines_to_cut: str) -> Path:
+    return write_config(folder / "c.yaml", [lines_to_cut], folder / "run", EDITING_STAGES, batch_rows=100)
+
+
+@pytest.fixture(scope="module")
+def edited(lines_to_cut: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("edited")
+    assert run(_editing(folder, lines_to_cut)) == 0
+    stages = {stage["name"]: stage for stage in report(folder / "run")["stages"]}
+    assert stages["pii"]["edited"] > stages["addresses"]["edited"] > 900
+    assert stages["c4_quality"]["dropped"] == 60
+    assert stages["exact_duplicates"]["dropped"] > 1000
+    return folder / "run"
+
+
+def test_edits_are_the_same_after_a_run_was_killed_again_and_again(
+    edited: Path, lines_to_cut: str, tmp_path: Path
+) -> None:
+    config = _editing(tmp_path, lines_to_cut)
+    folder = tmp_path / "run"
+    for moment, at_least in (("staging/records", 4), ("staging/marks-2", 4), ("evidence", 1)):
+        process = _start(config, *THREADS)
+        reached = folder / moment
+        _wait(moment, lambda place=reached, least=at_least: place.is_dir() and len(list(place.iterdir())) >= least)
+        process.kill()
+        process.communicate(timeout=30)
+        assert process.returncode == -signal.SIGKILL, moment
+        assert not (folder / "manifest.json").exists(), moment
+    assert run(config) == 0
+    assert (folder / "manifest.json").read_bytes() == (edited / "manifest.json").read_bytes()
+
+
+def test_edits_are_the_same_where_single_staged_files_are_missing(
+    edited: Path, lines_to_cut: str, tmp_path: Path
+) -> None:
+    """A crash between two files of a batch leaves the earlier ones: findings, then marks, then records."""
+    config = _editing(tmp_path, lines_to_cut)
+    folder = tmp_path / "run"
+    shutil.copytree(edited, folder)
+    (folder / "manifest.json").unlink()
+    staging = folder / "staging"
+    # The records of the last batch have another name.
+    names = sorted(path.name for path in (staging / "findings-2").iterdir())[:-1]
+    assert len(names) == 29
+    removed = [staging / "marks-2" / name for name in names[::4]]
+    removed += [staging / kind / name for name in names[1::4] for kind in ("findings-2", "marks-2")]
+    removed += [staging / "records" / name for name in names[2::4]]
+    removed += [staging / "marks-1" / name for name in names[2::8]]
+    removed += [staging / kind / name for name in names[6::8] for kind in ("findings-1", "marks-1")]
+    before = {path: path.read_bytes() for path in removed}
+    for path in [*before, *(staging / "done").iterdir()]:
+        path.unlink()
+    assert run(config) == 0
+    assert before == {path: path.read_bytes() for path in before}
+    assert (folder / "manifest.json").read_bytes() == (edited / "manifest.json").read_bytes()
 
 
 def test_a_second_run_in_the_same_folder_is_refused(
