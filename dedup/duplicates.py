@@ -102,7 +102,7 @@ class DuplicateStage(CorpusStage):
 
     Attributes:
         permutations: of the signatures; 0 where only equal texts are duplicates.
-        bands: number of bands of a signature.
+        bands, rows: number of bands of a signature, and of values in each.
         max_bucket: members up to which all pairs of a bucket are compared.
         max_forest_edges: records in clusters up to which one process finds the components.
     """
@@ -110,6 +110,7 @@ class DuplicateStage(CorpusStage):
     config: DuplicateConfig
     permutations = 0
     bands = 0
+    rows = 0
     max_bucket = 0
     max_forest_edges = 1
 
@@ -133,6 +134,16 @@ class DuplicateStage(CorpusStage):
     @abstractmethod
     def shingle_sets(self, texts: pa.StringArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
         """Return offsets int64[n + 1] and sorted hashes of the shingle sets of n texts."""
+
+    def check_groups(self, numbers: npt.NDArray[np.int64]) -> None:
+        """Raise UsageError where the groups of all records are the null one: no record has the column."""
+        from corpus.selection_keys import NULL_GROUP
+
+        if self.config.groups is not None and len(numbers) and (numbers == NULL_GROUP).all():
+            raise UsageError(
+                f"stages.{self.name}.duplication_budget.by: {self.config.groups.by} is no signal of a stage before "
+                f"{self.name}, and no record has a value in such a column; name a column of the input or a signal"
+            )
 
     def warnings(self) -> list[str]:
         """Return what to say of the settings.
@@ -283,16 +294,16 @@ class DuplicateStage(CorpusStage):
             elif signal is None:
                 words.append(number_words(characters, descending=True))
             else:
-                values = marks.column(signal).take(rows).cast(pa.float64())
-                numbers = values.to_numpy(zero_copy_only=False)
-                words.append(number_words(np.asarray(numbers, np.float64), descending=True))
+                values = marks.column(signal).take(rows)
+                valid = np.asarray(values.is_valid())
+                numbers = values.fill_null(0).to_numpy()
+                words.append(number_words(numbers, descending=True, valid=valid))
         return words
 
     def group_values(self, records: pa.RecordBatch, marks: pa.RecordBatch, rows: pa.Array) -> pa.StringArray | None:
-        """Return the group of each chosen row, None without groups. Raises UsageError for a column that is missing."""
+        """Return the group of each chosen row, null where it has no such column; None without groups."""
         import pyarrow as pa
 
-        from corpus.batch import JSON_COLUMN, USER_PREFIX
         from corpus.user_columns import user_values
 
         groups = self.config.groups
@@ -302,14 +313,6 @@ class DuplicateStage(CorpusStage):
             return marks.column(self._group_signal).take(rows).cast(pa.string())
         if groups.by == "source":
             return records.column("source").take(rows)
-        names = records.schema.names
-        head = groups.by.split(".")[0]
-        if JSON_COLUMN not in names and not {USER_PREFIX + groups.by, USER_PREFIX + head}.intersection(names):
-            there = ", ".join(name.removeprefix(USER_PREFIX) for name in names if name.startswith(USER_PREFIX))
-            raise UsageError(
-                f"stages.{self.name}.duplication_budget.by: {groups.by} is no column of the records and no signal of a "
-                f"stage before {self.name}; columns are {there or 'none'}"
-            )
         values: list[Any] = user_values(records.take(rows), groups.by)
         return pa.array([None if value is None else str(value) for value in values], pa.string())
 

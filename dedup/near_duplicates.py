@@ -83,6 +83,7 @@ class NearDuplicates(DuplicateStage):
         self._chosen = self.config.chosen_bands()
         self.permutations = self.config.permutations
         self.bands = self._chosen.bands
+        self.rows = self._chosen.rows
         self.max_bucket = self.config.max_bucket
         self.max_forest_edges = self.config.max_forest_edges
         self._constants: Any = None

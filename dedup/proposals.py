@@ -28,15 +28,15 @@ from corpus.packing import pack_arrays, unpack_arrays
 
 Integers = npt.NDArray[np.int64]
 Keys = npt.NDArray[np.uint64]
-Contents = npt.NDArray[np.uint32]
+Contents = npt.NDArray[np.uint64]
 
 EXACT = (1 << 16) - 1
 """Number of the band whose key is the content hash; other bands count from 0, and are fewer."""
-ENTRY_BYTES = 18
+ENTRY_BYTES = 22
 LARGE = 1000
 SLICE = 1 << 16
 
-_ENTRIES = (np.int64, np.int32, np.uint16, np.uint64, np.uint32)
+_ENTRIES = (np.int64, np.int32, np.uint16, np.uint64, np.uint64)
 _CLIQUES = (np.uint8, np.uint16, np.int32, np.int64)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MULTIPLIER = np.uint64(0xD6E8FEB86659FD93)
@@ -68,7 +68,7 @@ def pack_entries(
         parts: number of partitions.
     """
     halves = np.ascontiguousarray(hashes).view(np.uint64).reshape(-1, 2)
-    contents = (halves[:, 1] >> np.uint64(32)).astype(np.uint32)
+    contents = halves[:, 1]
     with_tokens = np.flatnonzero(has_tokens)
     count = bands.shape[1]
     keys = np.concatenate([bands[with_tokens].T.reshape(-1), halves[:, 0]])
@@ -177,7 +177,7 @@ class _Cliques:
         anchors = self._earliest(row_ids)
         others = ~np.isin(row_ids, anchors)
         # Each band cuts otherwise, so that two records part in one band and meet in another.
-        part = mix(contents.astype(np.uint64) << np.uint64(16) | np.uint64(band)) % np.uint64(count)
+        part = mix(contents ^ np.uint64(band)) % np.uint64(count)
         self.not_compared += pairs_among(int(others.sum()))
         for number in range(count):
             chosen = row_ids[others & (part == number)]

@@ -7,8 +7,8 @@ above it). What remains is compared exactly.
 
 A clique of the kind ``ORDERED`` comes of a bucket with too many members for all pairs. Its members stand in the total
 order, and each one is compared with earlier members until it has ``ENOUGH`` proven ones: the first ``ANCHORS`` of all
-(those of the bucket, also where it was cut), then up to ``WINDOW`` before it in buckets that a further row of the
-signature refines. The other pairs are counted as not compared.
+(those of the bucket, also where it was cut), then, in buckets that a further row of the signature refines, the first
+``ANCHORS`` and up to ``WINDOW`` before it. The other pairs are counted as not compared.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Verifier:
         stage: name of the stage, whose staged files are read.
         threshold: least similarity.
         permutations: of the signatures.
-        bands: number of bands.
+        bands, rows: number of bands, and of values in each.
         priorities: number of priority keys of the total order.
     """
 
@@ -111,6 +111,7 @@ class Verifier:
     threshold: float
     permutations: int
     bands: int
+    rows: int
     priorities: int
 
     def verify(self, packed: Iterable[bytes]) -> Edges:
@@ -186,16 +187,19 @@ class Verifier:
         count = len(row_ids)
         found = np.zeros(count, np.int64)
         # Anchors are the first of all. In the order itself they are the places from 0.
-        compared = self._rounds(by_order, np.zeros(count, np.int64), ANCHORS, signatures, row_ids, found, edges)
+        first = np.zeros(count, np.int64)
+        compared = self._rounds(by_order, first, first + ANCHORS, signatures, row_ids, found, edges)
         others = by_order[ANCHORS:]
-        rows = self.permutations // self.bands
-        minima = signatures[others, (band * rows + rows) % self.permutations]
+        minima = signatures[others, (band * self.rows + self.rows) % self.permutations]
         refined = np.argsort(minima, kind="stable")
         minima = minima[refined]
         starts = np.flatnonzero(np.append(True, minima[1:] != minima[:-1])[: len(others)])
         bucket = np.repeat(starts, np.diff(np.append(starts, len(others))))
-        previous = np.maximum(bucket, np.arange(len(others)) - WINDOW)
-        compared += self._rounds(others[refined], previous, count, signatures, row_ids, found, edges)
+        places = np.arange(len(others))
+        # The first of a refined bucket before the last: what stands just before may be copies of them.
+        compared += self._rounds(others[refined], bucket, bucket + ANCHORS, signatures, row_ids, found, edges)
+        previous = np.minimum(np.maximum(bucket + ANCHORS, places - WINDOW), places)
+        compared += self._rounds(others[refined], previous, places, signatures, row_ids, found, edges)
         edges.proposed += compared
         edges.not_compared += pairs_among(count) - compared
 
@@ -203,7 +207,7 @@ class Verifier:
         self,
         order: Integers,
         previous: Integers,
-        last: int,
+        ends: Integers,
         signatures: Signatures,
         row_ids: Integers,
         found: Integers,
@@ -214,7 +218,7 @@ class Verifier:
         Args:
             order: the members in the order in which they are compared.
             previous: first place that each is compared with.
-            last: place behind the last one that any is compared with.
+            ends: place behind the last one that each is compared with.
             found: how many edges each member has; counted on.
         """
         from dedup.verification_kernel import next_pairs
@@ -224,7 +228,7 @@ class Verifier:
         pairs = np.empty((len(order), 2), np.int32)
         while True:
             done = (found[order] >= ENOUGH).astype(np.uint8)
-            count = next_pairs(order, last, signatures, least, places, done, pairs)
+            count = next_pairs(order, ends, signatures, least, places, done, pairs)
             if not count:
                 return int((places - previous).sum())
             members = order[pairs[:count]]

@@ -89,12 +89,12 @@ def likely_pairs(
 
 
 @kernel(
-    f"int64({INTEGERS}, int64, {SIGNATURES}, int64, Array(int64, 1, 'C'), Array(uint8, 1, 'C', True), "
+    f"int64({INTEGERS}, {INTEGERS}, {SIGNATURES}, int64, Array(int64, 1, 'C'), Array(uint8, 1, 'C', True), "
     "Array(int32, 2, 'C'))"
 )
 def next_pairs(
     order: Integers,
-    last: int,
+    ends: Integers,
     signatures: Signatures,
     least: int,
     places: Integers,
@@ -105,7 +105,7 @@ def next_pairs(
 
     Args:
         order: int64[m], the members (rows of ``signatures``) in the total order.
-        last: members from this place on are compared with by no other.
+        ends: int64[m], the place behind the last one that each is compared with, itself at most.
         signatures: uint32[n, permutations].
         least: fewest permutations in which the two of a pair agree.
         places: int64[m], the place each member goes on from; moved on behind the one found, or to the end.
@@ -122,7 +122,7 @@ def next_pairs(
         if done[member]:
             continue
         place = places[member]
-        end = min(member, last)
+        end = min(member, ends[member])
         while place < end:
             left, right = order[member] * permutations, order[place] * permutations
             place += 1

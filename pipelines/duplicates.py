@@ -204,6 +204,7 @@ class Verify(DuplicateStep):
             stage.similarity_threshold(),
             stage.permutations,
             stage.bands,
+            stage.rows,
             self.priorities,
         )
         packed = list(element[1])
@@ -300,7 +301,8 @@ class WriteSummary(DuplicateStep):
         summary |= {SHUFFLED: counts.shuffled, MEMBERS_FOUND: counts.members}
         if self.stage.bands:
             summary["pairs"] = counts.pairs
-        _, allowed = limits(config.budget, config.groups, basis)
+        groups, allowed = limits(config.budget, config.groups, basis)
+        self.stage.check_groups(groups)
         summary["limit"] = sum(allowed.tolist())
         summary["budget_unit"] = config.budget_unit
         name = summary_name(self.name)

@@ -61,6 +61,7 @@ def staged_verifier(
         stage.similarity_threshold(),
         stage.permutations,
         stage.bands,
+        stage.rows,
         len(stage.config.priorities),
     )
     return verifier, np.arange(len(texts)) + first_row_id(key)

@@ -142,8 +142,12 @@ def test_groups_by_a_field_of_json() -> None:
 
 
 def test_a_group_column_that_no_record_has() -> None:
-    with pytest.raises(UsageError, match=r"near_duplicates\.duplication_budget\.by: kinds .*columns are kind"):
-        staged(duplication_budget={"by": "kinds", "default": 0.1})
+    stage = near_duplicates(duplication_budget={"by": "kinds", "default": 0.1})
+    stage.check_groups(np.array([NULL_GROUP, group_number("a")]))
+    stage.check_groups(np.array([], np.int64))
+    near_duplicates(duplication_budget=0.1).check_groups(np.array([NULL_GROUP]))
+    with pytest.raises(UsageError, match=r"near_duplicates\.duplication_budget\.by: kinds is no signal"):
+        stage.check_groups(np.array([NULL_GROUP]))
 
 
 def test_a_group_column_may_be_a_signal_or_the_label() -> None:
@@ -236,5 +240,5 @@ def test_what_the_report_counts() -> None:
     }
     counts = near_duplicates().summary_counts(marks, np.array([False, False, True, False, False]))
     assert counts == {
-        "leaders": 3, "clusters": 2, "copies_available": 2, "copies_kept": 1, "leaders_dropped_later": 0,
+        "leaders": 3, "clusters": 2, "copies_available": 2, "copies_kept": 1, "members": 4, "leaders_dropped_later": 0,
     }  # fmt: skip
