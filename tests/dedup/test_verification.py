@@ -73,9 +73,8 @@ def test_the_next_earlier_member_follows_the_definition(
 ) -> None:
     begin = [min(start, member, last) for member, start in enumerate(starts)]
     places, pairs = np.array(begin), np.empty((ROWS, 2), np.int32)
-    count = next_pairs(
-        np.array(order), np.full(ROWS, last), np.array(signatures, np.uint32), least, places, np.array(done, np.uint8), pairs
-    )
+    ends, minima = np.full(ROWS, last), np.array(signatures, np.uint32)
+    count = next_pairs(np.array(order), ends, minima, least, places, np.array(done, np.uint8), pairs)
     expected, moved = [], list(begin)
     for member in range(ROWS):
         if done[member]:
