@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from corpus.errors import UsageError
 from corpus.stages import (
     EditingStage,
     Judgement,
@@ -50,7 +49,7 @@ class ContaminationConfig(StageConfig):
     """Settings of ``contamination``: which benchmarks, how much of an item is too much, and what happens then."""
 
     suites: list[Annotated[str, Field(min_length=1)]] = Field(
-        default=[], description="Suite files or globs that declare the benchmarks, such as [suites/*.yaml]."
+        min_length=1, description="Suite files or globs that declare the benchmarks, such as [suites/*.yaml]."
     )
     action: Literal["drop", "cut", "flag"] = Field(
         default="drop", description="Drop the record, cut the item out of its text, or only list it in evidence/."
@@ -176,10 +175,7 @@ class Contamination(RecordStage):
     def _files(self) -> Sequence[BenchmarkFiles]:
         from filters.suites import all_files, find_suites
 
-        setting = f"{self.name}.suites"
-        if not self.config.suites:
-            raise UsageError(f"{setting}: no suite is given; write, for example, suites: [suites/*.yaml]")
-        return all_files(find_suites(self.config.suites, setting))
+        return all_files(find_suites(self.config.suites, f"{self.name}.suites"))
 
 
 class ContaminationCut(Contamination, EditingStage):

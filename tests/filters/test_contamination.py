@@ -13,7 +13,6 @@ import pytest
 from pydantic import ValidationError
 
 from corpus.batch import DEAD_SCHEMA, DocumentBatch
-from corpus.errors import UsageError
 from corpus.findings import apply_edits, edits_of, in_stage
 from corpus.hashing import content_hashes
 from corpus.stages import Judgement, TextBatch
@@ -161,12 +160,11 @@ def test_the_same_in_batches_of_any_size_and_rows_not_alive(tmp_path: Path) -> N
 
 
 def test_no_item_without_suites_and_no_threshold_of_one() -> None:
-    with pytest.raises(UsageError, match=r"contamination.suites: no suite is given"):
-        Contamination(ContaminationConfig(), "contamination", "text").prepare()
-    with pytest.raises(ValidationError):
-        ContaminationConfig(threshold=1.0)
+    for settings in ({}, {"suites": []}, {"suites": ["a.yaml"], "threshold": 1.0}):
+        with pytest.raises(ValidationError):
+            ContaminationConfig.model_validate(settings)
     with pytest.raises(RuntimeError):
-        Contamination(ContaminationConfig(), "contamination", "text").judge(
+        Contamination(ContaminationConfig(suites=["a.yaml"]), "contamination", "text").judge(
             TextBatch(pa.array(["a"]), np.ones(1, bool))
         )
 

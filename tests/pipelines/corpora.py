@@ -20,7 +20,11 @@ STAGES = [
     "exact_duplicates",
 ]
 # What stages need that have no default for it.
-NEEDED = {"datatrove": {"filter": "C4ParagraphFilter"}, "python": {"function": "json:loads"}}
+NEEDED: dict[str, dict[str, Any]] = {
+    "contamination": {"suites": ["suites/*.yaml"]},
+    "datatrove": {"filter": "C4ParagraphFilter"},
+    "python": {"function": "json:loads"},
+}
 ENGLISH = (
     "the river and its old bridge have been there for as long as people remember that it was built with stone to carry "
     "carts of grain from the mill in the valley to the market of the town before winter makes roads hard"
