@@ -87,6 +87,12 @@ def code_point_classes() -> Classes:
     return classes
 
 
+@cache
+def members(bits: int) -> str:
+    """Return the characters that have any of some class bits, ascending."""
+    return "".join(map(chr, np.flatnonzero(code_point_classes() & bits).tolist()))
+
+
 def regular_expression_class(bits: int) -> str:
     """Return the inside of a character class of ``re`` that holds the code points with any of these class bits."""
     member = np.flatnonzero(code_point_classes() & bits)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from corpus.batch import INPUT_RULES, DocumentBatch
 from corpus.edited import AFTER, after_column, text_fields, with_texts
-from corpus.findings import EDITING, apply_edits, concat_findings, in_stage, sums_by_row
+from corpus.findings import apply_edits, concat_findings, edits_of, in_stage, sums_by_row
 from corpus.readers.records import WHITE_SPACE
 from corpus.stages import (
     CorpusStage,
@@ -198,7 +198,7 @@ def _combined(
 def _edit(records: pa.RecordBatch, findings: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[str, pa.Array]]:
     """Return records with the edits of one stage made, and the signals that count them."""
     length = records.num_rows
-    edits = findings.filter(pc.is_in(findings.column("action"), value_set=pa.array(EDITING)))
+    edits = edits_of(findings)
     rows = edits.column("row").to_numpy().astype(np.int64)
     cut = pc.subtract(edits.column("end"), edits.column("start")).to_numpy().astype(np.int64)
     added = pc.utf8_length(pc.fill_null(edits.column("replacement"), "")).to_numpy().astype(np.int64)

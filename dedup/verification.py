@@ -13,7 +13,7 @@ order, and each one is compared with earlier members until it has ``ENOUGH`` pro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import floor, sqrt
 
@@ -75,9 +75,9 @@ def unpack_edges(parts: Iterable[bytes]) -> Integers:
     return np.concatenate(tables) if tables else np.zeros((0, 4), np.int64)
 
 
-def write_edges(folder: Folder, name: str, table: Integers, counts: Sequence[int], cliques: int) -> None:
-    """Store the edges of a home, the four counts of its pairs, and the bytes of the cliques that they come from."""
-    folder.write_bytes(name, np.array([*counts, cliques], np.int64).tobytes() + pack_edges(table))
+def write_edges(folder: Folder, name: str, table: Integers, counts: bytes, cliques: int) -> None:
+    """Store the edges of a home, the packed counts of its pairs, and the bytes of the cliques that they come from."""
+    folder.write_bytes(name, counts + np.int64(cliques).tobytes() + pack_edges(table))
 
 
 def read_edges(folder: Folder, name: str) -> tuple[Integers, bytes, int]:

@@ -6,23 +6,16 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-import numpy as np
-
 from corpus.text import lines, words
-from corpus.unicode_tables import LETTER, WHITE_SPACE, code_point_classes, regular_expression_class
+from corpus.unicode_tables import LETTER, WHITE_SPACE, members, regular_expression_class
 from filters import c4_kernel as kernel
 from filters import c4_line_kernel as line_kernel
 from filters.c4_counts import bit_members, line_classes
 from filters.c4_rules import CITATION_NAMES, JAVASCRIPT, KELVIN_SIGN, LOREM_IPSUM, POLICY, READINGS, LineRules, Reading
 
 
-@cache
-def _white_space() -> str:
-    return "".join(map(chr, np.flatnonzero(code_point_classes() & WHITE_SPACE).tolist()))
-
-
 def _strip(text: str) -> str:
-    return text.strip(_white_space())
+    return text.strip(members(WHITE_SPACE))
 
 
 @cache

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from corpus.punctuation import TERMINAL_PUNCTUATION
 from corpus.text import lines, words
 from corpus.text_statistics import TextStatistics
-from corpus.unicode_tables import LINE_BREAK, WHITE_SPACE, Classes, code_point_classes, code_points
+from corpus.unicode_tables import LINE_BREAK, WHITE_SPACE, Classes, code_point_classes, code_points, members
 from filters import fineweb_kernel as kernel
 from filters.counting import Preset
 
@@ -44,7 +44,7 @@ def count_lines(
 
 def count_text(text: str, preset: Preset, short_line_length: int) -> dict[str, int]:
     """Return the counts of one text by name: the plain-Python reference."""
-    white = "".join(map(chr, np.flatnonzero(code_point_classes() & WHITE_SPACE).tolist()))
+    white = members(WHITE_SPACE)
     if preset == "datatrove-0.10":
         filled = [line for line in text.split("\n") if line.strip(white)]
         newlines = text.count("\n")

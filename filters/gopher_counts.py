@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy.typing as npt
 from corpus.punctuation import punctuation
 from corpus.text import Bytes, lines, words
 from corpus.text_statistics import TextStatistics
-from corpus.unicode_tables import LETTER, UNSPACED, WHITE_SPACE, code_point_classes
+from corpus.unicode_tables import LETTER, UNSPACED, WHITE_SPACE, code_point_classes, members
 from filters import gopher_kernel as kernel
 from filters.counting import Preset
 
@@ -31,11 +30,6 @@ class StopWords(NamedTuple):
     buckets: npt.NDArray[np.int32]
     offsets: npt.NDArray[np.int32]
     data: Bytes
-
-
-@cache
-def _white_space() -> str:
-    return "".join(map(chr, np.flatnonzero(code_point_classes() & WHITE_SPACE).tolist()))
 
 
 def stop_word_table(lists: Sequence[Iterable[str]]) -> StopWords:
@@ -70,7 +64,8 @@ def count_text(text: str, preset: Preset, stop_words: Iterable[str]) -> dict[str
     is_punctuation = punctuation(preset)
     tokens = words(text)
     content = [token for token in tokens if not all(is_punctuation[ord(character)] for character in token)]
-    stripped = [line.strip(_white_space()) for line in lines(text)]
+    white = members(WHITE_SPACE)
+    stripped = [line.strip(white) for line in lines(text)]
     return {
         "tokens": len(tokens),
         "lines": len(stripped),

@@ -28,7 +28,7 @@ from pipelines.beam_yaml_rows import ROWS_FILE, RowLayout, judged_rows, read_row
 from pipelines.beam_yaml_staging import RowEncoder, check_staging, read_staged_rows, write_staged_rows
 from pipelines.beam_yaml_steps import DROPPED, KEPT, as_row, row_values
 from pipelines.duplicate_graph import DuplicateVerdicts
-from pipelines.duplicates import Prefixed, staged_keys
+from pipelines.duplicates import prefixed, staged_keys
 
 # A batch is a group of a shuffle, whose size varies around this.
 BATCH_BYTES = 2 << 20
@@ -185,8 +185,8 @@ def judged_by_duplicate_stage(
     verdicts = duplicates.apply(staged[KEYS], references, staged[TOTALS], staged[COUNTS])
     applying = beam.ParDo(ApplyVerdicts(job)).with_output_types(row_types[KEPT], **{DROPPED: row_types[DROPPED]})
     both = (
-        references | "References" >> beam.ParDo(Prefixed(REFERENCE)).with_output_types(Keyed),
-        verdicts | "Verdicts" >> beam.ParDo(Prefixed(VERDICT)).with_output_types(Keyed),
+        references | "References" >> prefixed(REFERENCE),
+        verdicts | "Verdicts" >> prefixed(VERDICT),
     )
     return (  # type: ignore[no-any-return]
         both

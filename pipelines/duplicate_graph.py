@@ -15,7 +15,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam import pvalue
 
-from dedup.budget import BudgetGroups, limits
+from dedup.budget import BudgetGroups, key_width, limits
 from dedup.duplicates import DuplicateStage
 from pipelines.combining import Forest, MergeTotals, Sum, SumCounts
 from pipelines.duplicates import (
@@ -34,13 +34,13 @@ from pipelines.duplicates import (
     Keyed,
     LabelEdges,
     LabelNodes,
-    Prefixed,
     Propose,
     ResolveClusters,
     Selected,
     StageShingles,
     Verify,
     WriteSummary,
+    prefixed,
 )
 from pipelines.selection import Selecting
 
@@ -48,10 +48,6 @@ from pipelines.selection import Selecting
 def _counted(step: beam.DoFn, *sides: pvalue.AsSideInput) -> beam.PTransform:
     """Return a step from packed values to keyed ones, with its counts beside them."""
     return beam.ParDo(step, *sides).with_output_types(Keyed, **{COUNTS: bytes}).with_outputs(COUNTS, main=MAIN)
-
-
-def _prefixed(prefix: bytes) -> beam.ParDo:
-    return beam.ParDo(Prefixed(prefix)).with_output_types(Keyed)
 
 
 @dataclass(frozen=True)
@@ -122,7 +118,7 @@ class DuplicateVerdicts:
         config = stage.config
         if config.keeps_copies:
             allowed = partial(_limits, config.budget, config.groups)
-            selecting = Selecting(f"{name}: budget", allowed, 3 + len(config.priorities), job.planned_rows)
+            selecting = Selecting(f"{name}: budget", allowed, key_width(len(config.priorities)), job.planned_rows)
             kept = selecting.apply(resolved[COPIES], basis)
             verdicts.append(kept | f"{name}: kept copies" >> beam.ParDo(Selected()).with_output_types(Keyed))
         return verdicts | f"{name}: verdicts" >> beam.Flatten()
@@ -131,8 +127,8 @@ class DuplicateVerdicts:
         self, cliques: beam.PCollection, candidates: beam.PCollection, chunks: beam.PCollection
     ) -> tuple[pvalue.DoOutputsTuple, beam.PCollection]:
         name, job = self.stage.name, self.job
-        references = chunks | f"{name}: batches" >> _prefixed(REFERENCE)
-        rows = candidates | f"{name}: candidates" >> _prefixed(ROWS)
+        references = chunks | f"{name}: batches" >> prefixed(REFERENCE)
+        rows = candidates | f"{name}: candidates" >> prefixed(ROWS)
         staging = beam.ParDo(StageShingles(job, name, self.pass_number)).with_output_types(int, **{COUNTS: bytes})
         shingles = (
             [references, rows]

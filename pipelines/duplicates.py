@@ -209,10 +209,14 @@ class Verify(DuplicateStep):
         )
         packed = list(element[1])
         cliques = sum(map(len, packed))
-        if not folder.exists(name) or read_edges(folder, name)[2] != cliques:
+        staged_edges = read_edges(folder, name) if folder.exists(name) else None
+        if staged_edges is not None and staged_edges[2] == cliques:
+            table, pairs, _ = staged_edges
+        else:
             found = verifier.verify(packed)
-            write_edges(folder, name, found.table(), [found.proposed, found.verified, 0, found.not_compared], cliques)
-        table, pairs, _ = read_edges(folder, name)
+            table = found.table()
+            pairs = np.array([found.proposed, found.verified, 0, found.not_compared], np.int64).tobytes()
+            write_edges(folder, name, table, pairs, cliques)
         row_ids = np.unique(table[:, :2])
         members = list(members_by_batch(row_ids, row_ids))
         for keyed in members:
@@ -320,7 +324,10 @@ class Selected(beam.DoFn):  # type: ignore[misc]
 
 
 class Prefixed(beam.DoFn):  # type: ignore[misc]
-    """(Key, bytes) -> the same behind a prefix that says what they are."""
+    """(Key, bytes) -> the same behind a prefix that says what they are.
+
+    References and verdicts meet as one collection of plain bytes, since CoGroupByKey pickles its groups.
+    """
 
     def __init__(self, prefix: bytes) -> None:
         self.prefix = prefix
@@ -328,3 +335,8 @@ class Prefixed(beam.DoFn):  # type: ignore[misc]
     def process(self, element: Keyed) -> Iterator[Keyed]:
         """Mark one value."""
         yield element[0], self.prefix + element[1]
+
+
+def prefixed(prefix: bytes) -> beam.ParDo:
+    """Return the step ``Prefixed`` with its types."""
+    return beam.ParDo(Prefixed(prefix)).with_output_types(Keyed)

@@ -15,6 +15,7 @@ from corpus.batch import DocumentBatch
 from dedup.duplicates import DuplicateStage
 from pipelines import steps
 from pipelines.duplicate_graph import DuplicateVerdicts
+from pipelines.duplicates import prefixed
 from pipelines.job import Job
 from pipelines.passes import Pass
 
@@ -40,10 +41,6 @@ def _first_pass_outputs(step: beam.DoFn) -> beam.PTransform:
         steps.IDS: steps.Keyed,
     }
     return beam.ParDo(step).with_output_types(steps.Keyed, **tags).with_outputs(*tags, main=steps.CHUNKS)
-
-
-def _prefix(job: Job, prefix: bytes) -> beam.ParDo:
-    return beam.ParDo(steps.Prefix(job, prefix)).with_output_types(steps.Keyed)
 
 
 def build(pipeline: beam.Pipeline, job: Job) -> None:
@@ -77,8 +74,8 @@ def build(pipeline: beam.Pipeline, job: Job) -> None:
         chunks = staged[steps.CHUNKS]
         duplicates = DuplicateVerdicts(job, stage, before.number)
         verdicts = duplicates.apply(staged[steps.KEYS], chunks, staged[steps.TOTALS], staged[steps.COUNTS])
-        references = chunks | f"Pass {current.number}: batches" >> _prefix(job, steps.REFERENCE)
-        found = verdicts | f"Pass {current.number}: verdicts" >> _prefix(job, steps.VERDICT)
+        references = chunks | f"Pass {current.number}: batches" >> prefixed(steps.REFERENCE)
+        found = verdicts | f"Pass {current.number}: verdicts" >> prefixed(steps.VERDICT)
         batches = (
             (references, found)
             | f"Pass {current.number}: both" >> beam.Flatten()

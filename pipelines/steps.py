@@ -167,21 +167,6 @@ class StageBatches(PassStep):
                 yield pvalue.TaggedOutput(IDS, keyed)
 
 
-class Prefix(Step):
-    """(Batch key, bytes) -> the same behind a prefix that says what they are.
-
-    References and verdicts meet as one collection of plain bytes, since CoGroupByKey pickles its groups.
-    """
-
-    def __init__(self, job: Job, prefix: bytes) -> None:
-        super().__init__(job)
-        self.prefix = prefix
-
-    def process(self, element: Keyed) -> Iterator[Keyed]:
-        """Mark one value."""
-        yield element[0], self.prefix + element[1]
-
-
 class OpenPass(PassStep):
     """(Batch key, its reference and its verdicts) -> the batch read back from staging, as a later pass begins."""
 
