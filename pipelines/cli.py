@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import argparse
 import io
-import json
 import logging
 import os
 import signal
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from corpus.errors import CheckFailedError, ThresherError
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from pipelines.config import RunConfig
+from pipelines.terminal import Handler, add_config, config_of, console_for, write_json
 
 INTERRUPTED = 130
 INTERRUPTED_MESSAGE = "thresher: interrupted; run the same command again to go on\n"
-
-Handler = Callable[[argparse.Namespace], None]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -105,16 +97,16 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
     run = command("run", _run, "Run a config; go on with an unfinished run, report a finished one.")
     run.epilog = "Options that are not listed go to Beam, such as --runner and --direct_num_workers."
-    _add_config(run)
+    add_config(run)
     run.add_argument("--overwrite", action="store_true", help="replace a run that is in the output folder")
     run.add_argument("--clean", action="store_true", help="remove staging when the run is finished")
     run.add_argument("--json", action="store_true", help="print the drop report as JSON")
     _add_engine(run)
     plan = command("plan", _plan, "Show what a run would do; reads no text.")
-    _add_config(plan)
+    add_config(plan)
     plan.add_argument("--json", action="store_true", help="print as JSON")
     validate = command("validate", _validate, "Check a config.")
-    _add_config(validate)
+    add_config(validate)
     schema = command("schema", _schema, "Print the JSON Schema of a config, report or manifest.")
     schema.add_argument("what", nargs="?", default="config", choices=["config", "report", "manifest"])
     stages = command("stages", _stages, "List all stages with their settings, defaults and sources.")
@@ -136,15 +128,6 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     return arguments
 
 
-def _add_config(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("config", metavar="CONFIG", help="YAML file")
-    parser.add_argument("--output", metavar="DIR", help="the run folder, instead of output: in the config")
-    parser.add_argument("--set", dest="sets", action="append", default=[], metavar="STAGE.KEY=VALUE", help="a setting")
-    some = parser.add_mutually_exclusive_group()
-    some.add_argument("--limit", type=int, metavar="N", help="read the first N records only")
-    some.add_argument("--sample", type=float, metavar="FRACTION", help="read this share of the records, by hash")
-
-
 def _add_engine(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose an engine; ``pipelines.runners`` reads them together with Beam's."""
     engine = parser.add_argument_group("engine")
@@ -161,28 +144,8 @@ def _engine_arguments(arguments: argparse.Namespace) -> list[str]:
     return [*given, *shared, *arguments.rest]
 
 
-def _config(arguments: argparse.Namespace) -> RunConfig:
-    from pipelines.config import load_config
-
-    overrides = {"output": arguments.output, "input.limit": arguments.limit, "input.sample": arguments.sample}
-    given = {key: value for key, value in overrides.items() if value is not None}
-    return load_config(Path(arguments.config), arguments.sets, given)
-
-
-def _console(stderr: bool = False) -> Console:
-    from rich.console import Console
-
-    stream = sys.stderr if stderr else sys.stdout
-    # A pipe or a file has no width of its own; 80 columns would cut tables that nobody looks at in a window.
-    return Console(file=stream, width=None if stream.isatty() else 120, highlight=False)
-
-
-def _write_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
-
-
 def _run(arguments: argparse.Namespace) -> None:
-    config = _config(arguments)
+    config = config_of(arguments)
     from pipelines.execution import execute
     from reports.drop_report import print_report
 
@@ -191,22 +154,22 @@ def _run(arguments: argparse.Namespace) -> None:
         _engine_arguments(arguments),
         overwrite=arguments.overwrite,
         clean=arguments.clean,
-        console=_console(stderr=True),
+        console=console_for(stderr=True),
     )
     if arguments.json:
-        _write_json(run.report)
+        write_json(run.report)
     else:
-        print_report(run.report, run.details, _console())
+        print_report(run.report, run.details, console_for())
 
 
 def _plan(arguments: argparse.Namespace) -> None:
     from pipelines.execution import describe_plan
 
-    plan = describe_plan(_config(arguments))
+    plan = describe_plan(config_of(arguments))
     if arguments.json:
-        _write_json(plan)
+        write_json(plan)
         return
-    console = _console()
+    console = console_for()
     about = "" if plan["rows_are_exact"] else "about "
     console.print(
         f"{plan['files']:,} files, {plan['items']:,} items, {plan['bytes']:,} bytes, {about}{plan['rows']:,} rows"
@@ -223,7 +186,7 @@ def _plan(arguments: argparse.Namespace) -> None:
 
 
 def _validate(arguments: argparse.Namespace) -> None:
-    config = _config(arguments)
+    config = config_of(arguments)
     names = ", ".join(stage.name for stage in config.build()) or "no stages"
     sys.stdout.write(f"{arguments.config}: valid ({names})\n")
 
@@ -232,11 +195,11 @@ def _schema(arguments: argparse.Namespace) -> None:
     if arguments.what == "config":
         from pipelines.schemas import config_schema
 
-        _write_json(config_schema())
+        write_json(config_schema())
     else:
         from reports.schemas import manifest_schema, report_schema
 
-        _write_json(report_schema() if arguments.what == "report" else manifest_schema())
+        write_json(report_schema() if arguments.what == "report" else manifest_schema())
 
 
 def _stages(arguments: argparse.Namespace) -> None:
@@ -244,9 +207,9 @@ def _stages(arguments: argparse.Namespace) -> None:
 
     table = stages_table()
     if arguments.json:
-        _write_json(table)
+        write_json(table)
         return
-    console = _console()
+    console = console_for()
     for stage in table:
         kind = ", ".join(filter(None, (stage["kind"], stage["speed"])))
         console.print(f"[bold]{stage['name']}[/bold] ({kind}): {stage['summary']}", soft_wrap=True)
@@ -273,9 +236,9 @@ def _report(arguments: argparse.Namespace) -> None:
 
     run = load_run(absolute(arguments.run))
     if arguments.json:
-        _write_json(run.report)
+        write_json(run.report)
     else:
-        print_report(run.report, run.details, _console())
+        print_report(run.report, run.details, console_for())
 
 
 def _clean(arguments: argparse.Namespace) -> None:
@@ -294,7 +257,7 @@ def _verify(arguments: argparse.Namespace) -> None:
 
     findings = verify(absolute(arguments.run))
     if arguments.json:
-        _write_json({"run": arguments.run, "findings": findings})
+        write_json({"run": arguments.run, "findings": findings})
     if findings:
         raise CheckFailedError("\n  ".join([f"{arguments.run}: {len(findings)} findings", *findings]))
     if not arguments.json:

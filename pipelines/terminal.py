@@ -1,0 +1,57 @@
+"""What the commands of the command line share. It imports nothing heavy at its top."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from pipelines.config import RunConfig
+
+Handler = Callable[[argparse.Namespace], None]
+
+
+class AddCommand(Protocol):
+    """Adds a command to the command line and returns its parser, for its arguments."""
+
+    def __call__(self, name: str, handler: Handler, text: str) -> argparse.ArgumentParser:
+        """Add the command ``name``, which ``handler`` carries out; ``text`` says what it does."""
+
+
+def add_config(parser: argparse.ArgumentParser) -> None:
+    """Add the config and the options that change its settings."""
+    parser.add_argument("config", metavar="CONFIG", help="YAML file")
+    parser.add_argument("--output", metavar="DIR", help="the run folder, instead of output: in the config")
+    parser.add_argument("--set", dest="sets", action="append", default=[], metavar="STAGE.KEY=VALUE", help="a setting")
+    some = parser.add_mutually_exclusive_group()
+    some.add_argument("--limit", type=int, metavar="N", help="read the first N records only")
+    some.add_argument("--sample", type=float, metavar="FRACTION", help="read this share of the records, by hash")
+
+
+def config_of(arguments: argparse.Namespace) -> RunConfig:
+    """Return the config that ``add_config``'s arguments name, checked. Raises UsageError."""
+    from pipelines.config import load_config
+
+    overrides = {"output": arguments.output, "input.limit": arguments.limit, "input.sample": arguments.sample}
+    given = {key: value for key, value in overrides.items() if value is not None}
+    return load_config(Path(arguments.config), arguments.sets, given)
+
+
+def console_for(stderr: bool = False) -> Console:
+    """Return a console on standard output or error."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    # A pipe or a file has no width of its own; 80 columns would cut tables that nobody looks at in a window.
+    return Console(file=stream, width=None if stream.isatty() else 120, highlight=False)
+
+
+def write_json(value: Any) -> None:
+    """Print a value as JSON."""
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
