@@ -142,7 +142,7 @@ def words_of_questions(items: Sequence[BenchmarkItem]) -> dict[str, int]:
 def quality(work: Path, shared: Path, per_benchmark: int, seed: int, with_datatrove: bool) -> dict[str, Any]:
     """Return recall by kind and length, and precision, of ours and of datatrove's rule."""
     suite = write_suite(shared / "data/benchmarks", Path(tempfile.mkdtemp()))
-    stage = Contamination(ContaminationConfig(suites=[str(suite)]), "contamination", "text")
+    stage = Contamination(ContaminationConfig(suites=[str(suite)], boilerplate="off"), "contamination", "text")
     stage.prepare()
     index = stage._index
     assert index is not None
@@ -212,7 +212,7 @@ def speed(work: Path, shared: Path, with_datatrove: bool, repetitions: int) -> d
     from filters.contamination_evidence import gather
 
     suite = write_suite(shared / "data/benchmarks", Path(tempfile.mkdtemp()))
-    stage = Contamination(ContaminationConfig(suites=[str(suite)]), "contamination", "text")
+    stage = Contamination(ContaminationConfig(suites=[str(suite)], boilerplate="off"), "contamination", "text")
     stage.prepare()
     documents = read_documents(work, 20)
     parts = batches(documents)

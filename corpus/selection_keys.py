@@ -55,6 +55,12 @@ def number_words(values: Integers | Floats, *, descending: bool, valid: Mask | N
     return limited
 
 
+def word_numbers(words: Words, *, descending: bool) -> Floats:
+    """Return the finite numbers, float64[n], that ``number_words`` made into words."""
+    bits = ~words if descending else words
+    return np.where(bits >= _SIGN, bits ^ _SIGN, ~bits).view(np.float64)
+
+
 def hash_words(hashes: Hashes) -> Words:
     """Return 16-byte hashes as uint64[n, 2] that sort like their bytes (and so like their hex digits)."""
     return np.ascontiguousarray(hashes).view(">u8").reshape(-1, 2).astype(np.uint64)

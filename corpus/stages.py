@@ -33,8 +33,13 @@ Test = Literal["at_least", "at_most", "one_of", "is_set", "decided"]
 
 
 class StageConfig(BaseModel):
-    """The settings of a stage; a subclass adds its own, each with a default and a description."""
+    """The settings of a stage; a subclass adds its own, each with a default and a description.
 
+    Attributes:
+        NOT_SEMANTIC: settings that have no part in the result, such as where scores are kept for other runs.
+    """
+
+    NOT_SEMANTIC: ClassVar[frozenset[str]] = frozenset()
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False, validate_default=True)
 
     name: str | None = Field(
@@ -46,10 +51,13 @@ class StageConfig(BaseModel):
 
 @dataclass(frozen=True)
 class Signal:
-    """A value that a stage measures on each record; ``kind`` is its type in the signals table."""
+    """A value that a stage measures on each record; ``kind`` is its type in the signals table.
+
+    The kind ``binary`` is for what the record part of a corpus stage leaves for its verdict; it is in no table.
+    """
 
     name: str
-    kind: Literal["int64", "float64", "string"]
+    kind: Literal["int64", "float64", "string", "binary"]
     description: str
 
 
@@ -61,6 +69,8 @@ class Rule:
     the limit stays); ``one_of`` wants the value among ``values``; ``is_set`` wants a value that is not null. A null
     value meets every other condition: a stage that wants it dropped declares an ``is_set`` rule. ``decided`` is the
     verdict of a corpus stage; value and threshold then say what it rests on.
+
+    ``limited_by`` is a float64 signal that holds the threshold where the corpus decides it.
 
     ``named_by`` is a string signal whose value is the rule's name in ledger and report, for reasons that only the
     judged records bring to light; where it is null, ``name`` is.
@@ -76,6 +86,7 @@ class Rule:
     values: tuple[str, ...] = ()
     by_language: Mapping[str, float | None] = field(default_factory=dict)
     named_by: str | None = None
+    limited_by: str | None = None
 
 
 @dataclass(frozen=True)
@@ -89,6 +100,8 @@ class TextBatch:
         languages: label of each record by the last language stage before, ``pa.StringArray`` of n; None without one.
         shared: what stages compute of these texts for each other, by a key of their own; it lives until the texts
             change.
+        field: which texts of the records these are.
+        marks: what the stages before found, with the columns of ``Stage.signal_columns``; None where nothing did.
     """
 
     texts: pa.StringArray
@@ -96,6 +109,8 @@ class TextBatch:
     records: pa.RecordBatch | None = None
     languages: pa.StringArray | None = None
     shared: dict[str, Any] = field(default_factory=dict)
+    field: TextField = "text"
+    marks: pa.RecordBatch | None = None
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -113,6 +128,11 @@ class Stage(ABC):
     Config: ClassVar[type[StageConfig]]
     summary: ClassVar[str]
     speed: ClassVar[str] = ""
+
+    @classmethod
+    def variant(cls, config: StageConfig) -> type[Stage]:
+        """Return the class that carries out these settings; a stage may be of another kind under other settings."""
+        return cls
 
     def __init__(self, config: StageConfig, name: str, text_field: TextField) -> None:
         self.config = config
@@ -178,11 +198,14 @@ class Judgement:
             ``redact``, to change the texts; None where the stage looks for none.
         errors: ``pa.StringArray`` of n, why a record could not be judged, null where it was; such a record becomes a
             dead letter. None where all were.
+        reused: bool array of n, for which records the stage took what an earlier run had found. It has no part in the
+            result; None for a stage that keeps nothing.
     """
 
     signals: dict[str, pa.Array]
     findings: pa.RecordBatch | None = None
     errors: pa.StringArray | None = None
+    reused: npt.NDArray[np.bool_] | None = None
 
 
 class RecordStage(Stage):
@@ -268,41 +291,72 @@ class EditingStage(RecordStage):
 
 
 class CorpusStage(Stage):
-    """A stage that compares all records: keys go out where a batch is staged, verdicts come back to the batches.
+    """A stage that needs all records: something goes out where a batch is staged, and verdicts come back to it.
 
-    The steps between are those of its kind, in ``pipelines``.
+    The steps between are those of its kind, in ``pipelines``. A corpus stage may have a *record part*, which measures
+    each record in the pass that the stage ends; its signals lie in the marks of that pass, and it has no rules. The
+    verdict on a batch, when the next pass opens, is given by ``apply``, or by a *verdict part*: a record stage that
+    judges the batch with what the steps found out about the corpus.
     """
 
     kind = "corpus"
     default_field: ClassVar[TextField] = "both"
+    needs_run: ClassVar[str] = "it compares all records of a run and is no step for rows; use thresher run"
+    """What to say where the stage is asked for as a step of a pipeline of rows."""
+
+    def record_part(self) -> RecordStage | None:
+        """Return the stage of the same name that measures records before the verdict, not prepared; None without."""
+        return None
+
+    def verdict_part(self) -> VerdictPart | None:
+        """Return the stage of the same name that gives the verdict, not prepared; None where ``apply`` gives it."""
+        return None
 
     @abstractmethod
     def shuffled_bytes(self, rows: int) -> int:
         """Return about how many bytes of keys so many records shuffle."""
 
-    @abstractmethod
-    def columns(self) -> tuple[str, ...]:
-        """Return the columns of the records that the stage reads where it packs keys and where it applies verdicts."""
+    def columns(self) -> tuple[str, ...] | None:
+        """Return the columns of the records that the stage reads where it applies verdicts; None for all."""
+        return ()
 
-    @abstractmethod
     def apply(
         self,
         key: int,
         records: pa.RecordBatch,
         alive: npt.NDArray[np.bool_],
+        marks: pa.RecordBatch,
         verdicts: Sequence[bytes],
         file_of: Callable[[int], str],
     ) -> CorpusVerdict:
-        """Return what the stage found on the rows of a batch; ``file_of`` gives the file of an item of the plan."""
+        """Return what the stage found on the rows of a batch.
 
-    @abstractmethod
+        Args:
+            key: the batch's key.
+            records: its records, with the columns ``columns``.
+            alive: the rows that entered the stage.
+            marks: those of the pass that the stage ended.
+            verdicts: what the steps sent to the batch, sorted.
+            file_of: gives the file of an item of the plan.
+        """
+        raise NotImplementedError(f"{self.name} gives its verdict by verdict_part()")
+
     def summary_counts(self, marks: Mapping[str, pa.Array], left: npt.NDArray[np.bool_]) -> dict[str, int]:
-        """Return what the report tells of the stage as sums over batches.
+        """Return what the report tells of the stage as sums over batches; by default nothing.
 
         Args:
             marks: the stage's signals on the rows that entered it.
             left: bool array, whether the row left by this stage.
         """
+        return {}
+
+
+class VerdictPart(RecordStage):
+    """The part of a corpus stage that judges a batch once the corpus is known."""
+
+    @abstractmethod
+    def receive(self, found: bytes) -> None:
+        """Take what the stage's steps found out about the corpus; called before the first batch."""
 
 
 @dataclass(frozen=True)
@@ -314,14 +368,14 @@ class CorpusVerdict:
         failures: int64 array of n, bit i set where rule i drops the row.
         related: row id inside the run of the record that explains the drop, null where there is none.
         related_id: its ``record_id``.
-        related_position: its position in its file.
+        related_position: its position in its file. All three are None for a stage that compares no records.
     """
 
     signals: dict[str, pa.Array]
     failures: npt.NDArray[np.int64]
-    related: pa.Array
-    related_id: pa.Array
-    related_position: pa.Array
+    related: pa.Array | None = None
+    related_id: pa.Array | None = None
+    related_position: pa.Array | None = None
 
 
 StageType = TypeVar("StageType", bound=type[Stage])

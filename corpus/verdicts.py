@@ -49,6 +49,11 @@ def error_column(stage: str) -> str:
     return f"error/{stage}"
 
 
+def reused_column(stage: str) -> str:
+    """Return the name of the column that says for which records a stage took what an earlier run had found."""
+    return f"reused/{stage}"
+
+
 def related_columns(stage: str) -> tuple[str, str, str]:
     """Return the names of the columns of a corpus stage's related record: row id, record_id, position."""
     return f"related/{stage}", f"related_id/{stage}", f"related_position/{stage}"
@@ -134,7 +139,7 @@ def mark_record_stage(stage: RecordStage, batch: DocumentBatch) -> DocumentBatch
     judgements = {}
     for field in _judged_fields(stage, records):
         shared = batch.shared.setdefault(field, {})
-        texts = TextBatch(entering_texts(records, field), alive, records, languages, shared)
+        texts = TextBatch(entering_texts(records, field), alive, records, languages, shared, field, marks)
         judgements[field] = stage.judge(texts)
     signals, findings, errors = _combined(stage, judgements)
     judged = alive
@@ -160,6 +165,9 @@ def mark_record_stage(stage: RecordStage, batch: DocumentBatch) -> DocumentBatch
         if not judged.all():
             values = pc.if_else(pa.array(~judged), pa.scalar(None, values.type), values)
         columns[signal_column(stage.name, signal.name)] = values
+    for judgement in judgements.values():
+        if judgement.reused is not None:
+            columns[reused_column(stage.name)] = pa.array(judgement.reused & judged)
     bits = failures(stage.rules(), signals, languages)
     bits = np.where(judged, bits if len(bits) else 0, np.where(alive, UNJUDGED, 0))
     columns[failures_column(stage.name)] = pa.array(bits, pa.int64())
@@ -228,8 +236,9 @@ def mark_corpus_stage(stage: CorpusStage, verdict: CorpusVerdict, marks: pa.Reco
     """Return marks with what a corpus stage found."""
     columns = {signal_column(stage.name, name): values for name, values in verdict.signals.items()}
     columns[failures_column(stage.name)] = pa.array(verdict.failures, pa.int64())
-    related = (verdict.related, verdict.related_id, verdict.related_position)
-    columns.update(zip(related_columns(stage.name), related, strict=True))
+    if verdict.related is not None:
+        related = (verdict.related, verdict.related_id, verdict.related_position)
+        columns.update(zip(related_columns(stage.name), related, strict=True))
     return with_columns(marks, columns)
 
 

@@ -139,10 +139,11 @@ class DuplicateStage(CorpusStage):
         """Raise UsageError where the groups of all records are the null one: no record has the column."""
         from corpus.selection_keys import NULL_GROUP
 
-        if self.config.groups is not None and len(numbers) and (numbers == NULL_GROUP).all():
+        if self.user_columns() and len(numbers) and (numbers == NULL_GROUP).all():
+            by = self.user_columns()["duplication_budget.by"]
             raise UsageError(
-                f"stages.{self.name}.duplication_budget.by: {self.config.groups.by} is no signal of a stage before "
-                f"{self.name}, and no record has a value in such a column; name a column of the input or a signal"
+                f"stages.{self.name}.duplication_budget.by: {by} is no signal of a stage before {self.name}, and no "
+                "record has a value in such a column; name a column of the input or a signal, and give --overwrite"
             )
 
     def warnings(self) -> list[str]:
@@ -156,18 +157,31 @@ class DuplicateStage(CorpusStage):
             return []
         return [f"duplication_budget is {max(shares):g}: so much repetition is known to make models worse"]
 
+    @property
+    def copies_may_differ(self) -> bool:
+        """Whether copies of one text may stand apart in the total order, records of other texts between them."""
+        return bool(self.config.protect) or any(key != "length" for key in self.config.priorities)
+
+    @property
+    def has_units(self) -> bool:
+        """Whether records count differently in the budget, so that their units are a signal."""
+        return self.config.budget_unit != "records"
+
     def summary_details(self) -> Mapping[str, Any]:
         """Return what else the report says of the stage as a whole."""
         return {}
 
     def signals(self) -> tuple[Signal, ...]:
         """Return what is known of a record's cluster."""
-        return (
+        known = (
             Signal("cluster_id", "string", "Hash of the leader's file and position."),
             Signal("cluster_size", "int64", "Members of the cluster, this record included."),
             Signal("copy_index", "int64", "0 for the leader, then its copies in their order from 1."),
             Signal("jaccard", "float64", "Similarity with the leader; null for the leader itself."),
         )
+        if not self.has_units:
+            return known
+        return (*known, Signal("units", "int64", f"What the budget counts of the record: {self.config.budget_unit}."))
 
     def rules(self) -> tuple[Rule, ...]:
         """Return the rules: copies beyond max_copies, then copies beyond the budget."""
@@ -221,7 +235,7 @@ class DuplicateStage(CorpusStage):
             there = ", ".join(["length", *numbers]) if len(numbers) < 30 else f"length and {len(numbers)} signals"
             raise UsageError(
                 f"stages.{self.name}.priority: {key!r} is no number that a stage before {self.name} measures; there "
-                f"are {there}"
+                f"are {there}. A stage that comes later measures only what {self.name} leaves: list it before"
             )
         return wanted
 
@@ -321,23 +335,29 @@ class DuplicateStage(CorpusStage):
         key: int,
         records: pa.RecordBatch,
         alive: npt.NDArray[np.bool_],
+        marks: pa.RecordBatch,
         verdicts: Sequence[bytes],
         file_of: Callable[[int], str],
     ) -> CorpusVerdict:
         """Return what became of a batch's rows."""
         from dedup.cluster_verdicts import apply_verdicts
 
-        return apply_verdicts(key, records, alive, verdicts, file_of, self.config.max_copies != "off")
+        return apply_verdicts(key, records, alive, verdicts, file_of, self.config.max_copies != "off", self.has_units)
 
     def summary_counts(self, marks: Mapping[str, pa.Array], left: npt.NDArray[np.bool_]) -> dict[str, int]:
-        """Return leaders (with singletons), clusters of two and more, copies that could and that do stay."""
+        """Return leaders (with singletons), clusters of two and more, copies that could and that do stay, and units."""
+        import numpy as np
+
         copies = marks["copy_index"].to_numpy() > 0
         sizes = marks["cluster_size"].to_numpy()
+        units = marks["units"].to_numpy() if self.has_units else np.ones(len(copies), np.int64)
         return {
             "leaders": int((~copies).sum()),
             "clusters": int((~copies & (sizes > 1)).sum()),
             "copies_available": int(copies.sum()),
             "copies_kept": int((copies & ~left).sum()),
+            "leader_units": int(units[~copies].sum()),
+            "copy_units_kept": int(units[copies & ~left].sum()),
             "members": int((sizes > 1).sum()),
-            "leaders_dropped_later": 0,
+            "copies_of_leaders_dropped_later": 0,
         }

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from corpus.stages import (
     EditingStage,
@@ -19,6 +19,7 @@ from corpus.stages import (
     RecordStage,
     Rule,
     Signal,
+    Stage,
     StageConfig,
     Test,
     TextBatch,
@@ -30,7 +31,6 @@ from filters.contamination_settings import ItemLengths
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from typing_extensions import Self
 
     from filters.contamination_index import ContaminationIndex
     from filters.suites import BenchmarkFiles
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 Share = Annotated[float, Field(ge=0.5, lt=1)]
 Words = Annotated[int, Field(ge=1, le=1000)]
 
+
+BOILERPLATE_SOURCES = 50
+"""Our own choice: a licence or a template is in thousands of sources, a leaked item of a benchmark in a few mirrors."""
 
 COUNTS = (
     Signal("short_items", "int64", "Items found word by word that are too short for a share."),
@@ -81,10 +84,21 @@ class ContaminationConfig(StageConfig):
     minimum_left: Annotated[int, Field(ge=1)] | Off = Field(
         default=200, description="Characters that a cut must leave of a text; else its record is dropped."
     )
-    boilerplate: Off = Field(
-        default="off", description="Set n-grams aside that occur in many sources; off: none, in a single pass."
+    boilerplate: Annotated[int, Field(ge=2, le=1000)] | Off = Field(
+        default=BOILERPLATE_SOURCES,
+        description="Sources (files, for records without one) from which on an n-gram is boilerplate and does not "
+        "count; off: all count, in a single pass.",
+    )
+    boilerplate_file: str | None = Field(
+        default=None, description="File with a text per line whose n-grams do not count either, such as licences."
     )
     field: TextField | None = Field(default=None, description="Field that is searched; default both.")
+
+    @model_validator(mode="after")
+    def _a_list_needs_the_count(self) -> ContaminationConfig:
+        if self.boilerplate_file is not None and self.boilerplate == "off":
+            raise ValueError("boilerplate_file needs boilerplate, the number of sources; it is off")
+        return self
 
     @property
     def lengths(self) -> ItemLengths:
@@ -120,10 +134,15 @@ class Contamination(RecordStage):
     config: ContaminationConfig
     _index: ContaminationIndex | None = None
 
-    def __new__(cls, config: ContaminationConfig | None = None, *_: str) -> Self:
+    @classmethod
+    def variant(cls, config: StageConfig) -> type[Stage]:
         """Return a stage that edits texts where the settings ask for it; only such a one has the signals of edits."""
-        cuts = config is not None and config.action == "cut" and not issubclass(cls, ContaminationCut)
-        return super().__new__(ContaminationCut if cuts else cls)  # type: ignore[return-value]
+        assert isinstance(config, ContaminationConfig)
+        if config.boilerplate != "off":
+            from filters.contamination_corpus import ContaminationCorpus
+
+            return ContaminationCorpus
+        return ContaminationCut if config.action == "cut" else cls
 
     def signals(self) -> tuple[Signal, ...]:
         """Return scores, counts and the item."""
@@ -147,9 +166,13 @@ class Contamination(RecordStage):
 
     def fingerprint(self) -> Mapping[str, str]:
         """Return the digest of the suites. Raises UsageError if there is none, or one cannot be read."""
+        from corpus.fasttext import file_digest
         from filters.suites import content_digest
 
-        return {"suites": content_digest(self._files())}
+        digests = {"suites": content_digest(self._files())}
+        if self.config.boilerplate_file is not None:
+            digests["boilerplate_file"] = file_digest(self.config.boilerplate_file)
+        return digests
 
     def prepare(self) -> None:
         """Map the index into memory; build it first where no process did. Raises UsageError."""
@@ -163,10 +186,14 @@ class Contamination(RecordStage):
         from filters.contamination_evidence import gather
         from filters.contamination_findings import judgement
 
+        evidence = gather(batch.texts, batch.alive, self.index(), self.config.answer_distance)
+        return judgement(batch.texts, evidence, self.index(), self.config)
+
+    def index(self) -> ContaminationIndex:
+        """Return the index; call ``prepare`` first."""
         if self._index is None:
             raise RuntimeError("call prepare() before judge()")
-        evidence = gather(batch.texts, batch.alive, self._index, self.config.answer_distance)
-        return judgement(batch.texts, evidence, self._index, self.config)
+        return self._index
 
     def measure(self, batch: TextBatch) -> dict[str, pa.Array]:
         """Return the signals."""

@@ -8,12 +8,15 @@ occur in too many sources, and ``tokens_aside`` says which tokens of the index t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
+from corpus.errors import UsageError
 from corpus.packing import pack_arrays, unpack_arrays
-from filters.contamination_evidence import Evidence
+from filters.contamination_evidence import Evidence, gather
 from filters.contamination_index import ContaminationIndex
 from filters.contamination_settings import EXACT, NGRAM_TOKENS
 
@@ -93,3 +96,16 @@ def ngram_numbers(index: ContaminationIndex) -> Numbers:
         same[1:] = (grams[1:] == grams[:-1]).all(axis=1)
     numbers = np.where(same, 0, np.arange(len(postings)))
     return np.maximum.accumulate(numbers)
+
+
+def listed_ngrams(index: ContaminationIndex, path: str) -> npt.NDArray[np.uint32]:
+    """Return the n-grams of the index that occur in the texts of a file, one per line, uint32, ascending.
+
+    Raises UsageError where the file cannot be read as UTF-8 text.
+    """
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: the file of boilerplate cannot be read: {error}") from None
+    texts = pa.array(lines, pa.string())
+    return np.unique(gather(texts, np.ones(len(lines), np.bool_), index, 0).ngrams)

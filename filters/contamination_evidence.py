@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -48,6 +49,39 @@ class Evidence(NamedTuple):
     def packed(self) -> bytes:
         """Return the evidence as bytes."""
         return pack_arrays(self)
+
+    def of_row(self, row: int) -> Evidence:
+        """Return the evidence on one record, as that of a batch of its own."""
+        hits = slice(*np.searchsorted(self.ngram_rows, [row, row + 1]).tolist())
+        first, last = np.searchsorted(self.rows, [row, row + 1]).tolist()
+        own = slice(first, last)
+        offsets = self.matched_offsets[first : last + 1]
+        return Evidence(
+            np.zeros_like(self.ngram_rows[hits]),
+            self.ngrams[hits],
+            np.zeros_like(self.rows[own]),
+            self.entries[own],
+            self.items[own],
+            self.starts[own],
+            self.ends[own],
+            offsets - offsets[0],
+            self.matched[offsets[0] : offsets[-1]],
+            self.near[own],
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[Evidence], rows: Sequence[int]) -> Evidence:
+        """Return the evidence on a batch, given that on single records and their rows, ascending."""
+        if not parts:
+            kinds = zip(cls._fields, DTYPES, strict=True)
+            return cls(*(np.zeros(int(name == "matched_offsets"), kind) for name, kind in kinds))
+        columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in cls._fields}
+        for name, counted in (("ngram_rows", "ngrams"), ("rows", "entries")):
+            counts = [len(getattr(part, counted)) for part in parts]
+            columns[name] = np.repeat(np.array(rows, np.int32), counts)
+        lengths = np.concatenate([np.diff(part.matched_offsets) for part in parts])
+        columns["matched_offsets"] = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        return cls(**columns)
 
     @classmethod
     def unpacked(cls, data: bytes) -> Evidence:

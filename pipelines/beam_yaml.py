@@ -27,9 +27,11 @@ from apache_beam.typehints.schemas import named_fields_from_element_type
 from apache_beam.yaml.yaml_provider import ExternalProvider, InlineProvider
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
+from corpus.config_problems import Problems, nearest
 from corpus.errors import UsageError
 from corpus.inputs import InputConfig
 from corpus.stages import CorpusStage, Stage, StageConfig, known_stages
+from corpus.yaml_reader import Document, Place
 from dedup.duplicates import DuplicateStage
 from pipelines.beam_yaml_duplicates import RowsJob, judged_by_duplicate_stage
 from pipelines.beam_yaml_fields import bind_to_fields, fields_named, missing
@@ -37,8 +39,6 @@ from pipelines.beam_yaml_rows import LEDGER_FIELDS, RowLayout, field_name
 from pipelines.beam_yaml_staging import RowEncoder, make_staging
 from pipelines.beam_yaml_steps import DROPPED, KEPT, judged_by_record_stage
 from pipelines.config import StageEntry
-from pipelines.config_problems import Problems, nearest
-from pipelines.yaml_reader import Document, Place
 
 PROVIDER_TYPE = "thresher"
 
@@ -103,15 +103,13 @@ class StageTransform(beam.PTransform):  # type: ignore[misc]
             settings: those of the stage and of ``RowSettings`` (``DuplicateSettings``) together.
 
         Raises:
-            UsageError: with one line per problem: setting, what was found, what is wanted; or for a corpus stage
-                that only a run has.
+            UsageError: with one line per problem: setting, what was found, what is wanted; or for settings that
+                need all records of a run.
         """
         super().__init__(kind)
         problems = Problems(Document(dict(settings), {(): Place(kind)}))
         stage_class = known_stages()[kind]
         takes_duplicates = issubclass(stage_class, DuplicateStage)
-        if issubclass(stage_class, CorpusStage) and not takes_duplicates:
-            raise UsageError(f"{kind} compares all records of a run and is no step for rows; use thresher run")
         settings_class = DuplicateSettings if takes_duplicates else RowSettings
         both = create_model(kind, __base__=(settings_class, stage_class.Config))
         own = {name: value for name, value in settings.items() if name in settings_class.model_fields}
@@ -133,8 +131,11 @@ class StageTransform(beam.PTransform):  # type: ignore[misc]
 
     def _build(self, kind: str, config: StageConfig) -> Stage:
         entry = StageEntry(config.name or kind, kind, config)
+        stage_class = known_stages()[kind].variant(config)
+        if issubclass(stage_class, CorpusStage) and not issubclass(stage_class, DuplicateStage):
+            raise UsageError(f"{kind}: {stage_class.needs_run}")
         try:
-            return known_stages()[kind](config, entry.name, entry.text_field(self._input.layout))
+            return stage_class(config, entry.name, entry.text_field(self._input.layout))
         except ValueError as error:
             raise UsageError(f"{kind}: field: {error}") from None
 

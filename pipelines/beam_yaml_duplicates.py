@@ -151,7 +151,9 @@ class ApplyVerdicts(RowsStep):
         rows = [job.encoder.decode(data) for data in read_staged_rows(job.folder, key)]
         read = read_rows(job.layout, rows, key)
         batch = read.batch
-        verdict = stage.apply(key, batch.records, column_mask(batch.marks, ALIVE), sorted(parts[VERDICT]), file_of)
+        verdict = stage.apply(
+            key, batch.records, column_mask(batch.marks, ALIVE), batch.marks, sorted(parts[VERDICT]), file_of
+        )
         judged = replace(batch, marks=mark_corpus_stage(stage, verdict, batch.marks))
         for _, kept, row_values_after in judged_rows(job.layout, read, judged):
             row = as_row(job.layout, kept, row_values_after)

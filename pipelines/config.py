@@ -15,12 +15,12 @@ from typing import Annotated, Any, cast
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError, WithJsonSchema
 
 from corpus.batch_layout import MAX_BATCH_ROWS, Layout
+from corpus.config_problems import Problems, type_name
 from corpus.errors import UsageError
 from corpus.inputs import InputConfig
 from corpus.stages import Stage, StageConfig, TextField, known_stages
-from pipelines.config_problems import Problems, type_name
+from corpus.yaml_reader import Document, KeyPath, Place, read_yaml_file
 from pipelines.config_settings import apply_settings
-from pipelines.yaml_reader import Document, KeyPath, Place, read_yaml_file
 from pipelines.yaml_writer import dump_yaml as dump_yaml
 
 KIB = 1 << 10
@@ -77,7 +77,8 @@ class RunConfig(BaseModel):
         stages: list[Stage] = []
         for entry in self.stages:
             try:
-                stage = classes[entry.kind](entry.config, entry.name, entry.text_field(self.input.layout))
+                stage_class = classes[entry.kind].variant(entry.config)
+                stage = stage_class(entry.config, entry.name, entry.text_field(self.input.layout))
             except ValueError as error:
                 raise UsageError(str(error)) from None
             stage.bind(stages)
@@ -145,6 +146,7 @@ def semantic_config(config: RunConfig, fingerprints: Mapping[str, Mapping[str, s
     for entry in config.stages:
         # Once more, with the defaults given: a default of 3 for a number is 3.0 then, as if it stood in the file.
         values = type(entry.config).model_validate(entry.config.model_dump(warnings=False)).model_dump(mode="json")
+        values = {key: value for key, value in values.items() if key not in entry.config.NOT_SEMANTIC}
         values["name"] = entry.name
         if "field" in values:
             values["field"] = entry.text_field(config.input.layout)

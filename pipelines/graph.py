@@ -13,15 +13,19 @@ from apache_beam import pvalue
 
 from corpus.batch import DocumentBatch
 from dedup.duplicates import DuplicateStage
+from filters.contamination_corpus import ContaminationCorpus
 from pipelines import steps
+from pipelines.best import BestVerdicts
+from pipelines.boilerplate import BoilerplateVerdicts
 from pipelines.duplicate_graph import DuplicateVerdicts
 from pipelines.duplicates import prefixed
 from pipelines.job import Job
 from pipelines.passes import Pass
+from scorers.best import BestStage
 
 
 def _marked(batches: beam.PCollection, job: Job, current: Pass) -> beam.PCollection:
-    for stage in current.record_stages:
+    for stage in current.measuring:
         step = beam.ParDo(steps.MarkRecordStage(job, stage.name)).with_output_types(DocumentBatch)
         batches = batches | stage.name >> step
     return batches
@@ -41,6 +45,18 @@ def _first_pass_outputs(step: beam.DoFn) -> beam.PTransform:
         steps.IDS: steps.Keyed,
     }
     return beam.ParDo(step).with_output_types(steps.Keyed, **tags).with_outputs(*tags, main=steps.CHUNKS)
+
+
+def _verdicts(job: Job, current: Pass, staged: beam.pvalue.DoOutputsTuple) -> beam.PCollection:
+    """Return (batch key, packed verdicts) of the corpus stage that a pass feeds."""
+    stage, chunks, keys = current.feeds, staged[steps.CHUNKS], staged[steps.KEYS]
+    if isinstance(stage, BestStage):
+        return BestVerdicts(job, stage).apply(keys, staged[steps.TOTALS])
+    if isinstance(stage, ContaminationCorpus):
+        return BoilerplateVerdicts(job, stage).apply(keys, chunks)
+    assert isinstance(stage, DuplicateStage)
+    duplicates = DuplicateVerdicts(job, stage, current.number)
+    return duplicates.apply(keys, chunks, staged[steps.TOTALS], staged[steps.COUNTS])
 
 
 def build(pipeline: beam.Pipeline, job: Job) -> None:
@@ -69,11 +85,8 @@ def build(pipeline: beam.Pipeline, job: Job) -> None:
             | "Repeated ids" >> beam.ParDo(steps.CountRepeatedIds(job)).with_output_types(int)
         )
     for before, current in itertools.pairwise(passes):
-        stage = before.feeds
-        assert isinstance(stage, DuplicateStage)
         chunks = staged[steps.CHUNKS]
-        duplicates = DuplicateVerdicts(job, stage, before.number)
-        verdicts = duplicates.apply(staged[steps.KEYS], chunks, staged[steps.TOTALS], staged[steps.COUNTS])
+        verdicts = _verdicts(job, before, staged)
         references = chunks | f"Pass {current.number}: batches" >> prefixed(steps.REFERENCE)
         found = verdicts | f"Pass {current.number}: verdicts" >> prefixed(steps.VERDICT)
         batches = (

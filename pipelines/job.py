@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 from corpus.errors import ThresherError
 from corpus.folder import Folder
 from corpus.planning_types import InputPlan
-from corpus.stages import Stage
+from corpus.stages import CorpusStage, RecordStage, Stage
 from corpus.version import VERSION
 from pipelines.config import RunConfig
 from pipelines.passes import Pass, compile_passes
@@ -50,6 +50,13 @@ class Job:
     def stage(self, name: str) -> Stage:
         """Return the stage of this name, not prepared."""
         return next(stage for stage in self.config.build() if stage.name == name)
+
+    def record_stage(self, name: str) -> RecordStage:
+        """Return the record stage of this name, or the record part of the corpus stage, not prepared."""
+        stage = self.stage(name)
+        part = stage.record_part() if isinstance(stage, CorpusStage) else stage
+        assert isinstance(part, RecordStage)
+        return part
 
     def plan(self) -> InputPlan:
         """Return the input plan of the run folder; read once per process.

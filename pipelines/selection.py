@@ -104,7 +104,13 @@ class Selecting:
     records: int
 
     def apply(self, entries: beam.PCollection, basis: beam.PCollection) -> beam.PCollection:
-        """Return (batch key, packed row ids that are kept).
+        """Return (batch key, packed row ids that are kept); the arguments are those of ``choose``."""
+        chosen = self.choose(entries, basis)
+        selecting = beam.ParDo(Select(), pvalue.AsSingleton(chosen)).with_output_types(tuple[int, bytes])
+        return entries | f"{self.label}: select" >> selecting
+
+    def choose(self, entries: beam.PCollection, basis: beam.PCollection) -> beam.PCollection:
+        """Return the selection, one element, as ``corpus.selection.select`` takes it.
 
         Args:
             entries: packed entries, a partition each.
@@ -144,6 +150,4 @@ class Selecting:
             | f"{label}: cuts" >> _one(Resolve())(search)
         )
         finishing = beam.ParDo(Finish(), pvalue.AsIter(cuts)).with_output_types(bytes)
-        chosen = search | f"{label}: finish" >> finishing
-        selecting = beam.ParDo(Select(), pvalue.AsSingleton(chosen)).with_output_types(tuple[int, bytes])
-        return entries | f"{label}: select" >> selecting
+        return search | f"{label}: finish" >> finishing

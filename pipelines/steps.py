@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TypeAlias
 
 import apache_beam as beam
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from apache_beam import pvalue
 
@@ -21,7 +24,7 @@ from corpus.planning_types import items_by_work
 from corpus.readers import read_item
 from corpus.record_ids import count_repeated, id_partitions, pack_ids
 from corpus.shards import CURATED, Shard, check_complete, plan_shards
-from corpus.stages import RecordStage
+from corpus.stages import VerdictPart
 from corpus.staging import (
     ChunkReference,
     empty_dead,
@@ -43,12 +46,16 @@ from corpus.verdicts import (
     with_columns,
 )
 from dedup.duplicates import DuplicateStage
+from filters.contamination_corpus import ContaminationCorpus
+from pipelines.best import best_keys
+from pipelines.boilerplate import by_partition, found_name
 from pipelines.coders import DocumentBatchCoder
 from pipelines.duplicates import staged_keys
 from pipelines.job import Job
 from pipelines.passes import Pass
 from reports.fates import stage_infos
 from reports.writing import write_shard
+from scorers.best import BestStage
 
 Keyed: TypeAlias = tuple[int, bytes]
 Numbered: TypeAlias = tuple[int, int]
@@ -107,10 +114,8 @@ class MarkRecordStage(Step):
 
     def setup(self) -> None:
         """Load the stage's kernels and models."""
-        stage = self.job.stage(self.name)
-        assert isinstance(stage, RecordStage)
-        stage.prepare()
-        self.stage = stage
+        self.stage = self.job.record_stage(self.name)
+        self.stage.prepare()
 
     def process(self, element: DocumentBatch) -> Iterator[DocumentBatch]:
         """Mark one batch."""
@@ -146,10 +151,17 @@ class PassStep(Step):
             keys, totals, counts = staged_keys(
                 stage, job.folder, job.planned_rows, key, batch.file, records, marks, alive
             )
-            for keyed in keys:
-                yield pvalue.TaggedOutput(KEYS, keyed)
             yield pvalue.TaggedOutput(TOTALS, totals)
             yield pvalue.TaggedOutput(COUNTS, counts)
+        elif isinstance(stage, BestStage):
+            keys, totals = best_keys(stage, self.job.planned_rows, key, records, marks, alive)
+            yield pvalue.TaggedOutput(TOTALS, totals)
+        elif isinstance(stage, ContaminationCorpus):
+            keys = by_partition(stage.sources(batch.file, records, marks, alive))
+        else:
+            keys = []
+        for keyed in keys:
+            yield pvalue.TaggedOutput(KEYS, keyed)
 
 
 class StageBatches(PassStep):
@@ -167,8 +179,14 @@ class StageBatches(PassStep):
                 yield pvalue.TaggedOutput(IDS, keyed)
 
 
+def _with_alive(marks: pa.RecordBatch, alive: npt.NDArray[np.bool_]) -> pa.RecordBatch:
+    return marks.set_column(marks.schema.get_field_index(ALIVE), ALIVE, pa.array(alive))
+
+
 class OpenPass(PassStep):
     """(Batch key, its reference and its verdicts) -> the batch read back from staging, as a later pass begins."""
+
+    received = False
 
     def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[DocumentBatch]:
         """Read one batch back and apply the verdicts of the corpus stage to it."""
@@ -185,27 +203,41 @@ class OpenPass(PassStep):
         # Engines give the values of a group in any order.
         verdicts.sort()
         folder = self.job.folder
-        opening = self.current.verdicts_of
+        opening, part = self.current.verdicts_of, self.current.verdict_part
         assert opening is not None
-        columns = None
-        if not self.current.record_stages:
-            # A corpus stage behind reads whatever its keys are made of.
-            columns = None if self.current.feeds else sorted({"bytes", "input_failures", *opening.columns()})
+        wanted = opening.columns()
+        # Stages need texts, and a corpus stage behind reads whatever its keys are made of.
+        needs_all = bool(self.current.record_stages or self.current.feeds or part or wanted is None)
+        columns = None if needs_all else sorted({"bytes", "input_failures", *(wanted or ())})
         records = read_records(folder, key, reference.last, columns)
         file = records.schema.metadata[b"file"].decode()
         records = read_current(folder, self.number - 1, key, records)
         passes = self.job.passes()
         before = read_marks(folder, self.number - 1, key)
         alive = alive_after(before, passes[self.number - 2].record_stages)
-        items = self.job.plan().items
-        verdict = opening.apply(key, records, alive, verdicts, lambda item: items[item].file)
-        marks = pa.RecordBatch.from_arrays([pa.array(alive & (verdict.failures == 0))], names=[ALIVE])
-        marks = mark_corpus_stage(opening, verdict, marks)
         read_later = {name for later in passes[self.number - 1 :] for name in later.signal_columns}
-        carried = sorted(read_later.intersection(before.schema.names))
-        marks = with_columns(marks, {name: before.column(name) for name in carried})
+        carried = {name: before.column(name) for name in sorted(read_later.intersection(before.schema.names))}
+        entered = pa.RecordBatch.from_arrays([pa.array(alive)], names=[ALIVE])
         item, chunk = split_chunk_key(key)
-        yield DocumentBatch(item, chunk, reference.last, file, records, empty_dead(), marks)
+        batch = DocumentBatch(item, chunk, reference.last, file, records, empty_dead(), with_columns(entered, carried))
+        if part is not None:
+            yield self._judged(part, batch, before)
+            return
+        items = self.job.plan().items
+        verdict = opening.apply(key, records, alive, before, verdicts, lambda item: items[item].file)
+        marks = mark_corpus_stage(opening, verdict, batch.marks)
+        yield replace(batch, marks=_with_alive(marks, alive & (verdict.failures == 0)))
+
+    def _judged(self, part: VerdictPart, batch: DocumentBatch, before: pa.RecordBatch) -> DocumentBatch:
+        """Return a batch with the verdict of the part that gives it."""
+        if not self.received:
+            part.prepare()
+            part.receive(self.job.folder.read_bytes(found_name(part.name)))
+            self.received = True
+        read = {name: before.column(name) for name in part.signal_columns() if name not in batch.marks.schema.names}
+        judged = mark_record_stage(part, replace(batch, marks=with_columns(batch.marks, read)))
+        marks = judged.marks.select([name for name in judged.marks.schema.names if name not in read])
+        return replace(judged, marks=_with_alive(marks, alive_after(marks, [part])))
 
 
 class StageMarks(PassStep):

@@ -83,7 +83,7 @@ def verdicts_of(
         verdicts[key].append(data)
     keys = [chunk_key(item, 0) for item in range(len(batches))]
     return [
-        stage.apply(key, records, np.array(lives, bool), verdicts[key], lambda item: f"{item}.jsonl")
+        stage.apply(key, records, np.array(lives, bool), no_marks(records.num_rows), verdicts[key], lambda item: f"{item}.jsonl")
         for key, records, lives in zip(keys, batches, alive, strict=True)
     ]
 

@@ -52,8 +52,9 @@ def made(folder: Path, rows: list[dict[str, Any]], text_field: str = "text", **s
         "benchmarks: [{name: quiz, files: items.jsonl, id: id, question: question, answer: answer, choices: choices}]",
         encoding="utf-8",
     )
-    config = ContaminationConfig(suites=[str(folder / "suite.yaml")], **settings)
-    stage = Contamination(config, "contamination", text_field)
+    config = ContaminationConfig(suites=[str(folder / "suite.yaml")], boilerplate="off", **settings)
+    stage = Contamination.variant(config)(config, "contamination", text_field)
+    assert isinstance(stage, Contamination)
     stage.prepare()
     return stage
 
@@ -164,7 +165,7 @@ def test_no_item_without_suites_and_no_threshold_of_one() -> None:
         with pytest.raises(ValidationError):
             ContaminationConfig.model_validate(settings)
     with pytest.raises(RuntimeError):
-        Contamination(ContaminationConfig(suites=["a.yaml"]), "contamination", "text").judge(
+        Contamination(ContaminationConfig(suites=["a.yaml"], boilerplate="off"), "contamination", "text").judge(
             TextBatch(pa.array(["a"]), np.ones(1, bool))
         )
 
@@ -323,7 +324,9 @@ def test_gsm8k_train_holds_three_items_of_its_test_set(tmp_path: Path) -> None:
     (tmp_path / "suite.yaml").write_text(
         f"benchmarks: [{{name: gsm8k, files: {BENCHMARKS}/gsm8k/test.jsonl, question: question, answer: answer}}]"
     )
-    stage = Contamination(ContaminationConfig(suites=[str(tmp_path / "suite.yaml")]), "contamination", "text")
+    stage = Contamination(
+        ContaminationConfig(suites=[str(tmp_path / "suite.yaml")], boilerplate="off"), "contamination", "text"
+    )
     stage.prepare()
     lines = (BENCHMARKS / "gsm8k/train.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in lines]

@@ -31,7 +31,7 @@ EVERY = 60
 
 def test_injected_items_are_found_and_near_misses_are_not(tmp_path: Path) -> None:
     suite = str(write_suite(BENCHMARKS, tmp_path))
-    stage = Contamination(ContaminationConfig(suites=[suite]), "contamination", "text")
+    stage = Contamination(ContaminationConfig(suites=[suite], boilerplate="off"), "contamination", "text")
     stage.prepare()
     index = stage._index
     assert index is not None

@@ -1,0 +1,168 @@
+"""The Beam steps of ``contamination`` with boilerplate: in how many sources does each n-gram of the index occur?
+
+n-grams and sources of batches -> by partition of the n-grams: sources counted -> n-grams set aside -> a file, which the
+next pass reads; every batch is told that it is there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import apache_beam as beam
+import numpy as np
+from apache_beam import pvalue
+
+from corpus.packing import pack_arrays, unpack_arrays
+from filters.contamination_boilerplate import merge_sources, set_aside
+from filters.contamination_corpus import ContaminationCorpus
+from pipelines.combining import Sum
+from pipelines.duplicates import Context
+from reports.closing import SHUFFLED, summary_name
+
+Keyed = tuple[int, bytes]
+
+PARTITIONS = 64
+"""A partition holds at most 16 bytes for each of the first ``boilerplate`` sources of its n-grams that occur."""
+
+
+def found_name(stage: str) -> str:
+    """Return the name of the file with what the steps of a stage found out about the corpus."""
+    return f"staging/found/{stage}.bin"
+
+
+def by_partition(pack: bytes) -> list[Keyed]:
+    """Return packed n-grams and sources as (partition, packed)."""
+    ngrams, sources = unpack_arrays(pack, (np.uint64, np.uint64))
+    parts = ngrams % np.uint64(PARTITIONS)
+    chosen = [(part, parts == np.uint64(part)) for part in np.unique(parts).astype(np.int64).tolist()]
+    return [(part, pack_arrays([ngrams[own], sources[own]])) for part, own in chosen]
+
+
+class MergeSources(beam.CombineFn):  # type: ignore[misc]
+    """Packed n-grams and sources -> the same merged, at most so many sources of each n-gram."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__()
+        self.limit = limit
+
+    def create_accumulator(self) -> bytes:
+        """Return those of no text."""
+        return merge_sources([], self.limit)
+
+    def add_input(self, mutable_accumulator: bytes, element: bytes) -> bytes:
+        """Merge those of one batch."""
+        return self.merge_accumulators([mutable_accumulator, element])
+
+    def merge_accumulators(self, accumulators: Iterable[bytes]) -> bytes:
+        """Merge any number."""
+        return merge_sources(list(accumulators), self.limit)
+
+    def extract_output(self, accumulator: bytes) -> bytes:
+        """Return the merged ones."""
+        return accumulator
+
+
+class SetAside(beam.DoFn):  # type: ignore[misc]
+    """(Partition, merged n-grams and sources) -> the n-grams that occur in too many sources, uint32."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+
+    def process(self, element: Keyed) -> Iterator[bytes]:
+        """Look at one partition."""
+        yield set_aside(element[1], self.limit).tobytes()
+
+
+class JoinNgrams(beam.CombineFn):  # type: ignore[misc]
+    """n-grams, uint32 -> all of them, ascending."""
+
+    def create_accumulator(self) -> bytes:
+        """Return none."""
+        return b""
+
+    def add_input(self, mutable_accumulator: bytes, element: bytes) -> bytes:
+        """Add those of one partition."""
+        return mutable_accumulator + element
+
+    def merge_accumulators(self, accumulators: Iterable[bytes]) -> bytes:
+        """Join any number."""
+        return b"".join(accumulators)
+
+    def extract_output(self, accumulator: bytes) -> bytes:
+        """Return them in order."""
+        return np.sort(np.frombuffer(accumulator, np.uint32)).tobytes()
+
+
+class WriteFound(beam.DoFn):  # type: ignore[misc]
+    """The n-grams set aside -> writes what the verdict needs and what the report says; gives their number."""
+
+    def __init__(self, job: Context, name: str) -> None:
+        self.job = job
+        self.name = name
+
+    def setup(self) -> None:
+        """Load the index."""
+        stage = self.job.stage(self.name)
+        assert isinstance(stage, ContaminationCorpus)
+        stage.prepare()
+        self.stage = stage
+
+    def process(self, element: bytes, shuffled: int) -> Iterator[int]:
+        """Write both files."""
+        data, summary = self.stage.found(np.frombuffer(element, np.uint32))
+        self.job.folder.write_bytes(found_name(self.name), data)
+        text = json.dumps({SHUFFLED: shuffled, **summary}, sort_keys=True)
+        self.job.folder.write_bytes(summary_name(self.name), text.encode())
+        yield len(data)
+
+
+class Announce(beam.DoFn):  # type: ignore[misc]
+    """(Batch key, its reference) -> (batch key, nothing), once the files are written."""
+
+    def process(self, element: Keyed, found: int) -> Iterator[Keyed]:
+        """Tell one batch."""
+        yield element[0], b""
+
+
+class Size(beam.DoFn):  # type: ignore[misc]
+    """(Partition, packed) -> the bytes that it shuffles."""
+
+    def process(self, element: Keyed) -> Iterator[int]:
+        """Measure one."""
+        yield len(element[1])
+
+
+@dataclass(frozen=True)
+class BoilerplateVerdicts:
+    """The steps of one such stage.
+
+    Attributes:
+        job: the run.
+        stage: the stage, not prepared.
+    """
+
+    job: Context
+    stage: ContaminationCorpus
+
+    def apply(self, keys: beam.PCollection, chunks: beam.PCollection) -> beam.PCollection:
+        """Return (batch key, nothing) for each batch, once it can be judged.
+
+        Args:
+            keys: (partition, packed n-grams and sources).
+            chunks: (batch key, packed reference) of all batches.
+        """
+        name, limit = self.stage.name, self.stage.limit
+        sizes = keys | f"{name}: sizes" >> beam.ParDo(Size()).with_output_types(int)
+        shuffled = sizes | f"{name}: shuffled" >> beam.CombineGlobally(Sum())
+        aside = (
+            keys
+            | f"{name}: sources of n-grams" >> beam.CombinePerKey(MergeSources(limit))
+            | f"{name}: in too many" >> beam.ParDo(SetAside(limit)).with_output_types(bytes)
+            | f"{name}: set aside" >> beam.CombineGlobally(JoinNgrams())
+        )
+        writing = beam.ParDo(WriteFound(self.job, name), pvalue.AsSingleton(shuffled)).with_output_types(int)
+        written = aside | f"{name}: write" >> writing
+        telling = beam.ParDo(Announce(), pvalue.AsSingleton(written)).with_output_types(Keyed)
+        return chunks | f"{name}: tell" >> telling
