@@ -1,0 +1,140 @@
+"""The score table: scores of earlier runs, found by what a score depends on and the hash of the texts scored.
+
+A table is a folder with one folder per identity of a scorer: ``IDENTITY/identity.json`` says what it stands for, and
+``IDENTITY/*.parquet`` have the scores. Files are only added, each under a name that follows from its content, so any
+number of processes may write at the same time, and what is written twice is the same file.
+
+A process holds the scores of one identity in memory, about 25 bytes each and those of further signals.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from corpus.errors import ThresherError
+from corpus.filesystem import locate
+from corpus.folder import Folder
+from corpus.hashing import content_hash, content_hashes
+from corpus.stages import Signal
+from scorers.scoring import Pairs, Scores, identity_digest
+
+KEY, VALUE, WHY = "key", "score", "reason"
+TYPES = {"int64": pa.int64(), "float64": pa.float64(), "string": pa.string()}
+
+
+def default_folder() -> str:
+    """Return the folder where scores are kept where the settings name none."""
+    from platformdirs import user_cache_path
+
+    return str(user_cache_path("thresher") / "scores")
+
+
+def text_keys(pairs: Pairs) -> pa.FixedSizeBinaryArray:
+    """Return the hash of the texts of each record, 16 bytes; a null prompt counts as an empty one."""
+    fields = [pairs.responses] if pairs.prompts is None else [pairs.prompts, pairs.responses]
+    return content_hashes([pc.fill_null(field, "") for field in fields])
+
+
+class ScoreTable:
+    """The scores of one identity.
+
+    Args:
+        folder: the folder of the identity.
+        more: further signals that a record has beside its score.
+    """
+
+    def __init__(self, folder: Folder, more: Sequence[Signal]) -> None:
+        self.folder = folder
+        self.schema = pa.schema(
+            [(KEY, pa.binary(16)), (VALUE, pa.float64()), (WHY, pa.string())]
+            + [(signal.name, TYPES[signal.kind]) for signal in more]
+        )
+        self.table = self._read()
+
+    @staticmethod
+    def open(folder: str | None, identity: Mapping[str, Any], more: Sequence[Signal]) -> ScoreTable:
+        """Return the scores of an identity. Raises ThresherError where a file of the table cannot be read."""
+        root = Folder(locate(folder or default_folder()))
+        name = identity_digest(identity)
+        if not root.exists(f"{name}/identity.json"):
+            root.write_bytes(f"{name}/identity.json", json.dumps(identity, sort_keys=True, indent=1).encode())
+        return ScoreTable(Folder(root.path(name)), more)
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def scores(self, pairs: Pairs, score: Callable[[Pairs], Scores]) -> tuple[Scores, npt.NDArray[np.bool_]]:
+        """Return the scores of some records, and which of them were in the table.
+
+        Args:
+            pairs: m records.
+            score: scores those that are not; equal ones once. What lasts of it is added to the table.
+        """
+        keys = text_keys(pairs)
+        distinct = pc.unique(keys)
+        known = pc.index_in(distinct, self.table.column(KEY).combine_chunks())
+        missing = distinct.filter(known.is_null())
+        found = self.table
+        if len(missing):
+            found = pa.concat_tables([found, self._scored(pairs.take(pc.index_in(missing, keys)), missing, score)])
+        places = pc.index_in(keys, found.column(KEY).combine_chunks())
+        reused = pc.is_in(keys, missing)
+        taken = found.take(places)
+        more = {name: taken.column(name).combine_chunks() for name in self.schema.names[3:]}
+        values = taken.column(VALUE).combine_chunks().fill_null(np.nan).to_numpy(zero_copy_only=False)
+        return Scores(values, taken.column(WHY).to_pylist(), more), ~np.asarray(reused.to_numpy(zero_copy_only=False))
+
+    def _scored(self, pairs: Pairs, keys: pa.Array, score: Callable[[Pairs], Scores]) -> pa.Table:
+        scores = score(pairs)
+        table = self.rows(keys, scores)
+        lasting = table if scores.lasting is None else table.filter(pa.array(scores.lasting))
+        self.add(lasting)
+        return table
+
+    def rows(self, keys: pa.Array, scores: Scores) -> pa.Table:
+        """Return results as rows of the table."""
+        columns = {
+            KEY: keys,
+            VALUE: pa.array(scores.values, mask=~np.isfinite(scores.values)),
+            WHY: pa.array(scores.reasons, pa.string()),
+            **scores.more,
+        }
+        return pa.table({name: columns[name] for name in self.schema.names}, schema=self.schema)
+
+    def add(self, rows: pa.Table) -> None:
+        """Add rows to the table, on disk and in memory."""
+        if not rows.num_rows:
+            return
+        rows = rows.sort_by(KEY).combine_chunks()
+        name = content_hash([b"".join(rows.column(KEY).to_pylist())]).hex()
+        with self.folder.writing(f"{name}.parquet") as file:
+            pq.write_table(rows, file, compression="zstd", use_dictionary=False)
+        self.table = pa.concat_tables([self.table, rows]).combine_chunks()
+
+    def _read(self) -> pa.Table:
+        parts = [self.schema.empty_table()]
+        for name in self.folder.names():
+            if name.endswith(".parquet") and "/" not in name and not name.startswith("."):
+                try:
+                    with self.folder.open_arrow(name) as source:
+                        parts.append(
+                            pq.read_table(source, use_threads=False).select(self.schema.names).cast(self.schema)
+                        )
+                except (pa.ArrowException, KeyError, ValueError) as error:
+                    raise ThresherError(
+                        f"{self.folder.path(name)}: no file of a score table ({error}); remove it, and its scores are "
+                        "computed again"
+                    ) from error
+        # The same record may be in files of several runs; which of them does not matter, but it is to be the same one.
+        table = pa.concat_tables(parts).combine_chunks()
+        keys = table.column(KEY).combine_chunks()
+        firsts = pc.index_in(pc.unique(keys), keys)
+        return table.take(firsts).combine_chunks()
