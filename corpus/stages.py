@@ -142,6 +142,11 @@ class Stage(ABC):
         """Column of the marks with the labels of the last language stage before; None where there is none, or where
         the stage does not ask for languages."""
 
+    @property
+    def accelerator(self) -> bool:
+        """Whether the stage uses a GPU where there is one."""
+        return False
+
     def user_columns(self) -> Mapping[str, str]:
         """Return the columns of the user's that the stage reads: setting -> column."""
         return {}

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from corpus.errors import CheckFailedError, ThresherError
+from pipelines import contamination_command, suites_command, whatif_command
 from pipelines.terminal import Handler, add_config, config_of, console_for, write_json
 
 INTERRUPTED = 130
@@ -121,6 +122,9 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     verify = command("verify", _verify, "Check a run against its manifest: hashes, counts, conservation.")
     verify.add_argument("run", metavar="RUN")
     verify.add_argument("--json", action="store_true", help="print as JSON")
+    contamination_command.add(command)
+    suites_command.add(command)
+    whatif_command.add(command)
     arguments, rest = parser.parse_known_args(argv)
     arguments.rest = rest
     if rest and not arguments.takes_rest:
@@ -134,11 +138,17 @@ def _add_engine(parser: argparse.ArgumentParser) -> None:
     engine.add_argument("--engine", metavar="NAME", help="local (default), flink, spark, prism or dataflow")
     engine.add_argument("--job-endpoint", "--job_endpoint", metavar="HOST:PORT", help="Beam job server of the engine")
     engine.add_argument("--master", metavar="ADDRESS", help="REST service of Flink, or master URL of Spark")
+    engine.add_argument("--accelerator", metavar="HINT", help="GPU for the steps of models: type:NAME;count:NUMBER")
     engine.add_argument("--shared-files", action="store_true", help="remote workers see local paths as this machine")
 
 
 def _engine_arguments(arguments: argparse.Namespace) -> list[str]:
-    named = {"engine": arguments.engine, "job-endpoint": arguments.job_endpoint, "master": arguments.master}
+    named = {
+        "engine": arguments.engine,
+        "job-endpoint": arguments.job_endpoint,
+        "master": arguments.master,
+        "accelerator": arguments.accelerator,
+    }
     given = [f"--{name}={value}" for name, value in named.items() if value is not None]
     shared = ["--shared-files"] if arguments.shared_files else []
     return [*given, *shared, *arguments.rest]

@@ -49,6 +49,8 @@ from reports.manifest import MANIFEST_NAME, REPORT_NAME, RUN_NAME
 from reports.verify import read_json
 
 _LACKING = re.compile(r"No module named '(?:corpus|filters|dedup|scorers|reports|pipelines)(?:\.\w+)*'")
+# What a step says that finds out that the config cannot be used.
+_USAGE = re.compile(r"^(?:[\w.]*\.)?UsageError: ", re.MULTILINE)
 # Measured on the FnApiRunner, which keeps all groups in its memory.
 DRIVER_BYTES_PER_SHUFFLED = 5
 
@@ -92,6 +94,16 @@ def planned_rows(plan: InputPlan) -> int:
     )
 
 
+def needed_columns(stages: Sequence[Stage]) -> dict[str, str]:
+    """Return the columns of the user's without which a stage can do nothing, by the setting that names each."""
+    return {
+        f"stages.{stage.name}.{setting}": column
+        for stage in stages
+        if isinstance(stage, DuplicateStage)
+        for setting, column in stage.user_columns().items()
+    }
+
+
 def semantic_of(config: RunConfig, stages: Sequence[Stage], plan: InputPlan) -> dict[str, Any]:
     """Return the semantic config of a run; input files appear as they are called in ledger and manifest."""
     semantic = semantic_config(config, {stage.name: stage.fingerprint() for stage in stages})
@@ -132,7 +144,7 @@ def execute(
     if overwrite or not folder.exists(MANIFEST_NAME):
         engine = connect(engine)
     stages = config.build()
-    plan = plan_input(config.input)
+    plan = plan_input(config.input, needed_columns(stages))
     check_apart(root, plan)
     semantic = semantic_of(config, stages, plan)
     if overwrite:
@@ -180,7 +192,7 @@ def _run_pipeline(config: RunConfig, root: str, plan: InputPlan, engine: Engine,
     from pipelines.rounds import find_components, overflown
 
     digest = hashlib.sha256(plan.to_json().encode()).hexdigest()
-    job = Job(config, root, planned_rows(plan), digest)
+    job = Job(config, root, planned_rows(plan), digest, accelerator=engine.accelerator)
     folder = job.folder
 
     def run_job(fill: Callable[[beam.Pipeline], None]) -> None:
@@ -210,6 +222,8 @@ def _run_pipeline(config: RunConfig, root: str, plan: InputPlan, engine: Engine,
             run_all()
         except Exception as error:
             message = failure_message(error, failures(engine))
+            if _USAGE.search(f"{type(error).__name__}: {error}"):
+                raise UsageError(message) from error
             raise ThresherError(f"{message}\nrun the same command again to go on") from error
 
 
@@ -298,6 +312,7 @@ def _finish(
         "beam_options": list(engine.arguments),
         "peak_memory_kib": {"driver": usage[0], "largest_worker": usage[1]},
         "shuffled_bytes": books.shuffled_bytes,
+        "scores": books.reused_scores,
         "host": platform.node(),
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -344,7 +359,7 @@ def _warnings(config: RunConfig, plan: InputPlan, books: Books, stages: Sequence
 def describe_plan(config: RunConfig) -> dict[str, Any]:
     """Return what a run would do, from file sizes and Parquet footers alone."""
     stages = config.build()
-    plan = plan_input(config.input)
+    plan = plan_input(config.input, needed_columns(stages))
     rows = planned_rows(plan)
     size = sum(file.size for file in plan.files)
     passes = compile_passes(stages)

@@ -27,6 +27,8 @@ from scorers.best import BestStage
 def _marked(batches: beam.PCollection, job: Job, current: Pass) -> beam.PCollection:
     for stage in current.measuring:
         step = beam.ParDo(steps.MarkRecordStage(job, stage.name)).with_output_types(DocumentBatch)
+        if stage.accelerator and job.accelerator:
+            step = step.with_resource_hints(accelerator=job.accelerator)
         batches = batches | stage.name >> step
     return batches
 

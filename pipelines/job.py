@@ -28,6 +28,7 @@ class Job:
         planned_rows: rows that the plan expects; exact for Parquet, an estimate for other formats.
         plan_digest: hash of the plan's file, so that a process never takes one run's plan for another's.
         version: of the Thresher that started the run.
+        accelerator: Beam's resource hint for the steps of stages that use a GPU; None for none.
     """
 
     config: RunConfig
@@ -35,6 +36,7 @@ class Job:
     planned_rows: int
     plan_digest: str
     version: str = VERSION
+    accelerator: str | None = None
     run: str = field(default_factory=partial(secrets.token_hex, 8), compare=False)
     """Names this start of the run, for what processes keep in memory."""
 

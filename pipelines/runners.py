@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import sys
 import uuid
@@ -40,6 +41,9 @@ FLINK_ENVIRONMENT_CACHE_MILLIS = 500
 SPARK_ENVIRONMENT_CACHE_MILLIS = 10_000
 # A thread holds a few batches of 16 MiB; Beam's default of 12 threads for each core would not fit Dataflow's machines.
 DATAFLOW_THREADS = 2
+# What Dataflow gives the steps of models, and no others; the cheapest GPU of its list that has bf16.
+DATAFLOW_ACCELERATOR = "type:nvidia-l4;count:1;install-nvidia-driver"
+_ACCELERATOR = re.compile(r"type:[a-z0-9-]+;count:[1-9][0-9]*(;install-nvidia-driver(:[0-9a-z]+)?)?")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]")
 
 
@@ -55,6 +59,7 @@ class Engine:
         job_endpoint: host:port of the Beam job server, where one is used.
         master: address of the engine itself, where the user gave one.
         sees_local_files: whether the workers see the files of this machine under the same paths.
+        accelerator: Beam's resource hint for steps whose stages use a GPU; None for none.
     """
 
     name: str
@@ -64,6 +69,7 @@ class Engine:
     job_endpoint: str | None = None
     master: str | None = None
     sees_local_files: bool = True
+    accelerator: str | None = None
 
     @property
     def is_local(self) -> bool:
@@ -91,6 +97,7 @@ class _Request:
     master: str | None
     job_endpoint: str | None
     shared_files: bool
+    accelerator: str | None
     runner: str | None
     rest: tuple[str, ...]
 
@@ -118,10 +125,15 @@ def choose_engine(arguments: Sequence[str]) -> Engine:
     contradict each other, that are missing, or that neither Beam nor the engine knows.
     """
     request = _request(arguments)
+    if request.accelerator is not None and not _ACCELERATOR.fullmatch(request.accelerator):
+        raise UsageError(
+            f"--accelerator={request.accelerator}: wanted is type:NAME;count:NUMBER, with ;install-nvidia-driver behind "
+            f"where the machines have none, such as {DATAFLOW_ACCELERATOR}"
+        )
     if request.engine in (None, "local"):
         if request.runner is None or request.runner in LOCAL_RUNNERS:
             return _local(request)
-        return _as_given(request)
+        return replace(_as_given(request), accelerator=request.accelerator)
     if request.runner in LOCAL_RUNNERS:
         raise UsageError(f"--engine={request.engine} and --runner={request.runner} contradict each other; take one out")
     presets: dict[str, Callable[[_Request], Engine]] = {
@@ -132,7 +144,11 @@ def choose_engine(arguments: Sequence[str]) -> Engine:
     }
     assert request.engine is not None
     engine = presets[request.engine](request)
-    return replace(engine, sees_local_files=engine.sees_local_files or request.shared_files)
+    return replace(
+        engine,
+        sees_local_files=engine.sees_local_files or request.shared_files,
+        accelerator=request.accelerator or engine.accelerator,
+    )
 
 
 def connect(engine: Engine) -> Engine:
@@ -203,10 +219,19 @@ def _request(arguments: Sequence[str]) -> _Request:
     parser.add_argument("--engine")
     parser.add_argument("--job-endpoint", "--job_endpoint")
     parser.add_argument("--shared-files", action="store_true")
+    parser.add_argument("--accelerator")
     given, rest = _parse_with(parser, arguments)
     if given.engine is not None and given.engine not in ENGINES:
         raise UsageError(f"--engine: {given.engine} is none; known are {', '.join(ENGINES)}")
-    return _Request(given.engine, given.master, given.job_endpoint, given.shared_files, given.runner, tuple(rest))
+    return _Request(
+        given.engine,
+        given.master,
+        given.job_endpoint,
+        given.shared_files,
+        given.accelerator,
+        given.runner,
+        tuple(rest),
+    )
 
 
 def _local(request: _Request) -> Engine:
@@ -214,6 +239,8 @@ def _local(request: _Request) -> Engine:
         if getattr(request, name) is not None:
             option = name.replace("_", "-")
             raise UsageError(f"--{option} belongs to an engine; give --engine as well (flink, spark or prism)")
+    if request.accelerator is not None:
+        raise UsageError("--accelerator belongs to an engine; give --engine as well, such as dataflow")
     given, rest = _parse(request.rest, ("direct_num_workers", "direct_running_mode"))
     engine_probes.check_known(rest)
     workers = int(given.direct_num_workers) if given.direct_num_workers is not None else 0
@@ -346,7 +373,7 @@ def _dataflow(request: _Request) -> Engine:
             )
         defaults.append(f"--setup_file={setup}")
     arguments = (f"--runner={request.runner or 'DataflowRunner'}", *request.with_defaults(defaults))
-    return Engine("dataflow", arguments, sees_local_files=False)
+    return Engine("dataflow", arguments, sees_local_files=False, accelerator=DATAFLOW_ACCELERATOR)
 
 
 def _fit_to_cluster(request: _Request, task_managers: int, slots: int) -> list[str]:
