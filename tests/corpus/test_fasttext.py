@@ -230,6 +230,20 @@ def test_threads_share_a_model(language_model: FastTextModel) -> None:
 
 # Models trained here
 
+
+def assert_label_scores_agree(model: FastTextModel, reference: Any, texts: list[str], label: int) -> None:
+    scores = model.label_scores(pa.array(texts, pa.string()), np.ones(len(texts), np.bool_), label).to_pylist()
+    name = reference.get_labels()[label]
+    for text, score in zip(texts, scores, strict=True):
+        names, values = reference.predict([text.replace("\n", " ")], k=-1)
+        if not names[0]:
+            assert score is None
+        else:
+            # fastText leaves out labels without any probability.
+            wanted = dict(zip(names[0], values[0], strict=True)).get(name, 0.0)
+            assert score == pytest.approx(float(wanted), abs=2 * TOLERANCE), text
+
+
 LOSSES = ["hs", "softmax", "ova", "ns"]
 
 
@@ -293,6 +307,8 @@ def test_models_of_every_kind(trained: Callable[..., Path], options: dict[str, A
     texts = [line.split(" ", 1)[1] for line in training_lines(120)]
     texts += [text[::-1] for text in texts[:20]] + [text for text in HOSTILE if len(text) < 50_000]
     assert_agrees(model, reference, texts)
+    for label in range(len(model.labels)):
+        assert_label_scores_agree(model, reference, texts, label)
 
 
 def test_quantised_output(tmp_path: Path) -> None:
@@ -318,6 +334,7 @@ def test_text_that_the_model_knows_nothing_of(trained: Callable[..., Path], tmp_
     model, reference = FastTextModel.load(str(nowhere)), fasttext.load_model(str(nowhere))
     assert predict(model, ["zzz", "ara"]) == [(None, None), pytest.approx(expected(reference, ["ara"])[0])]
     assert expected(reference, ["zzz"]) == [(None, None)]
+    assert_label_scores_agree(model, reference, ["zzz", "ara"], 1)
 
 
 def test_unknown_loss_goes_through_the_binding(
@@ -334,9 +351,15 @@ def test_unknown_loss_goes_through_the_binding(
     texts = ["ara alü\nbmo", "", "cson cson"]
     assert_same(predict(model, texts), predict(kernel_model, texts))
     assert_same(predict(model, texts, 3), predict(kernel_model, texts, 3))
-    labels, _ = model.predict(pa.array(["ara", None, "ara"]), np.array([False, True, True]))
+    some, alive = pa.array(["ara", None, "ara"]), np.array([False, True, True])
+    labels, _ = model.predict(some, alive)
     assert labels.to_pylist()[:2] == [None, None]
     assert labels[2].is_valid
+    for label in range(len(model.labels)):
+        for given, rows in ((pa.array(texts), np.ones(3, np.bool_)), (some, alive)):
+            found = [each.label_scores(given, rows, label).to_pylist() for each in (model, kernel_model)]
+            assert [score is None for score in found[0]] == [score is None for score in found[1]]
+            assert [score for score in found[0] if score] == pytest.approx([score for score in found[1] if score])
 
 
 # Bad files
