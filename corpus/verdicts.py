@@ -180,6 +180,17 @@ def mark_record_stage(stage: RecordStage, batch: DocumentBatch) -> DocumentBatch
     return replace(batch, marks=marks, findings=found, edited=edited, shared=shared_after)
 
 
+def mark_again(stage: RecordStage, batch: DocumentBatch) -> DocumentBatch:
+    """Return a batch whose marks have the signals of a stage with what its rules make of them."""
+    marks = batch.marks
+    alive = column_mask(marks, ALIVE)
+    languages = None if stage.language_column is None else marks.column(stage.language_column)
+    signals = {signal.name: marks.column(signal_column(stage.name, signal.name)) for signal in stage.signals()}
+    bits = failures(stage.rules(), signals, languages)
+    bits = np.where(alive, bits if len(bits) else 0, 0)
+    return replace(batch, marks=with_columns(marks, {failures_column(stage.name): pa.array(bits, pa.int64())}))
+
+
 def _judged_fields(stage: RecordStage, records: pa.RecordBatch) -> tuple[TextField, ...]:
     if stage.text_field == "both" and isinstance(stage, EditingStage):
         return text_fields(records)  # type: ignore[return-value]

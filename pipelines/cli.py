@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from corpus.errors import CheckFailedError, ThresherError
-from pipelines import contamination_command, suites_command, whatif_command
-from pipelines.terminal import Handler, add_config, config_of, console_for, write_json
+from pipelines import contamination_command, select_command, suites_command, whatif_command
+from pipelines.terminal import Handler, add_config, add_engine, config_of, console_for, engine_arguments, write_json
 
 INTERRUPTED = 130
 INTERRUPTED_MESSAGE = "thresher: interrupted; run the same command again to go on\n"
@@ -102,7 +102,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     run.add_argument("--overwrite", action="store_true", help="replace a run that is in the output folder")
     run.add_argument("--clean", action="store_true", help="remove staging when the run is finished")
     run.add_argument("--json", action="store_true", help="print the drop report as JSON")
-    _add_engine(run)
+    add_engine(run)
     plan = command("plan", _plan, "Show what a run would do; reads no text.")
     add_config(plan)
     plan.add_argument("--json", action="store_true", help="print as JSON")
@@ -116,13 +116,16 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     sample.add_argument("folder", metavar="DIR")
     report = command("report", _report, "Print the drop report of a run again.")
     report.add_argument("run", metavar="RUN")
-    report.add_argument("--json", action="store_true", help="print report.json")
+    output = report.add_mutually_exclusive_group()
+    output.add_argument("--json", action="store_true", help="print report.json")
+    output.add_argument("--html", action="store_true", help="make report.html again")
     clean = command("clean", _clean, "Remove the staging of a finished run.")
     clean.add_argument("run", metavar="RUN")
     verify = command("verify", _verify, "Check a run against its manifest: hashes, counts, conservation.")
     verify.add_argument("run", metavar="RUN")
     verify.add_argument("--json", action="store_true", help="print as JSON")
     contamination_command.add(command)
+    select_command.add(command)
     suites_command.add(command)
     whatif_command.add(command)
     arguments, rest = parser.parse_known_args(argv)
@@ -132,28 +135,6 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     return arguments
 
 
-def _add_engine(parser: argparse.ArgumentParser) -> None:
-    """Add the options that choose an engine; ``pipelines.runners`` reads them together with Beam's."""
-    engine = parser.add_argument_group("engine")
-    engine.add_argument("--engine", metavar="NAME", help="local (default), flink, spark, prism or dataflow")
-    engine.add_argument("--job-endpoint", "--job_endpoint", metavar="HOST:PORT", help="Beam job server of the engine")
-    engine.add_argument("--master", metavar="ADDRESS", help="REST service of Flink, or master URL of Spark")
-    engine.add_argument("--accelerator", metavar="HINT", help="GPU for the steps of models: type:NAME;count:NUMBER")
-    engine.add_argument("--shared-files", action="store_true", help="remote workers see local paths as this machine")
-
-
-def _engine_arguments(arguments: argparse.Namespace) -> list[str]:
-    named = {
-        "engine": arguments.engine,
-        "job-endpoint": arguments.job_endpoint,
-        "master": arguments.master,
-        "accelerator": arguments.accelerator,
-    }
-    given = [f"--{name}={value}" for name, value in named.items() if value is not None]
-    shared = ["--shared-files"] if arguments.shared_files else []
-    return [*given, *shared, *arguments.rest]
-
-
 def _run(arguments: argparse.Namespace) -> None:
     config = config_of(arguments)
     from pipelines.execution import execute
@@ -161,7 +142,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
     run = execute(
         config,
-        _engine_arguments(arguments),
+        engine_arguments(arguments),
         overwrite=arguments.overwrite,
         clean=arguments.clean,
         console=console_for(stderr=True),
@@ -245,7 +226,11 @@ def _report(arguments: argparse.Namespace) -> None:
     from reports.drop_report import print_report
 
     run = load_run(absolute(arguments.run))
-    if arguments.json:
+    if arguments.html:
+        from pipelines.html_report import write_html
+
+        sys.stdout.write(f"{write_html(run)}\n")
+    elif arguments.json:
         write_json(run.report)
     else:
         print_report(run.report, run.details, console_for())

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError, 
 from corpus.batch_layout import MAX_BATCH_ROWS, Layout
 from corpus.config_problems import Problems, type_name
 from corpus.errors import UsageError
+from corpus.filesystem import redact
 from corpus.inputs import InputConfig
 from corpus.stages import Stage, StageConfig, TextField, known_stages
 from corpus.yaml_reader import Document, KeyPath, Place, read_yaml_file
@@ -157,6 +158,19 @@ def semantic_config(config: RunConfig, fingerprints: Mapping[str, Mapping[str, s
                 brought.setdefault(entry.name, {})[key] = digest
         result["stages"].append({entry.kind: values})
     return result | {"fingerprints": brought} if brought else result
+
+
+def given_config(config: RunConfig) -> dict[str, Any]:
+    """Return a config as it was given, without output; secrets in the names of input files are left out."""
+    settings = config.input.model_dump(mode="json", exclude_unset=True)
+    settings["files"] = [redact(entry) for entry in config.input.files]
+    given: dict[str, Any] = {"input": settings, "stages": []}
+    for name in ("batch_rows", "batch_bytes", "target_file_bytes"):
+        given[name] = getattr(config, name)
+    for entry in config.stages:
+        values = entry.config.model_dump(mode="json", exclude_unset=True, warnings=False)
+        given["stages"].append({entry.kind: {**values, "name": entry.name}})
+    return given
 
 
 def _plain(value: Any) -> Any:

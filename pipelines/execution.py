@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -27,7 +27,8 @@ from corpus.stages import RecordStage, Stage
 from corpus.staging import REFERENCE_BYTES
 from corpus.version import VERSION
 from dedup.duplicates import DuplicateStage
-from pipelines.config import RunConfig, dump_yaml, semantic_config
+from pipelines.config import RunConfig, dump_yaml, given_config, semantic_config
+from pipelines.html_report import add_html
 from pipelines.passes import compile_passes
 from pipelines.run_folder import (
     begin,
@@ -47,6 +48,9 @@ from reports.closing import Books, close_books
 from reports.fates import stage_infos
 from reports.manifest import MANIFEST_NAME, REPORT_NAME, RUN_NAME
 from reports.verify import read_json
+
+if TYPE_CHECKING:
+    from pipelines.job import Source
 
 _LACKING = re.compile(r"No module named '(?:corpus|filters|dedup|scorers|reports|pipelines)(?:\.\w+)*'")
 # What a step says that finds out that the config cannot be used.
@@ -118,6 +122,8 @@ def execute(
     overwrite: bool = False,
     clean: bool = False,
     console: Console | None = None,
+    source: Source | None = None,
+    plan: InputPlan | None = None,
 ) -> Run:
     """Run a config, go on with an unfinished run, or report a finished one.
 
@@ -127,6 +133,7 @@ def execute(
         overwrite: replace a run that is in the folder.
         clean: remove staging when the run is finished.
         console: where progress and notices go; default nowhere.
+        source, plan: a finished run whose staging is read instead of the input, and its plan.
 
     Raises:
         UsageError: nothing was done, because config, input or output cannot be used.
@@ -138,13 +145,13 @@ def execute(
         raise UsageError("no output: give output: in the config, or --output")
     root = absolute(config.output)
     engine = choose_engine(beam_arguments)
-    check_files(engine, root, config.input.files)
+    check_files(engine, root, [source.root] if source else config.input.files)
     check_writable(root)
     folder = Folder(root)
     if overwrite or not folder.exists(MANIFEST_NAME):
         engine = connect(engine)
     stages = config.build()
-    plan = plan_input(config.input, needed_columns(stages))
+    plan = plan or plan_input(config.input, needed_columns(stages))
     check_apart(root, plan)
     semantic = semantic_of(config, stages, plan)
     if overwrite:
@@ -166,7 +173,7 @@ def execute(
             tidy(folder)
         else:
             begin(folder, semantic, plan)
-        _run_pipeline(config, root, plan, engine, console)
+        _run_pipeline(config, root, plan, engine, console, source)
         # Workers that an engine lost and replaced leave half files behind.
         remove_half_files(folder)
         return _finish(config, root, plan, semantic, stages, engine, started, clean)
@@ -181,7 +188,9 @@ def _prepare(stages: Sequence[Stage], console: Console) -> None:
         stage.prepare()
 
 
-def _run_pipeline(config: RunConfig, root: str, plan: InputPlan, engine: Engine, console: Console) -> None:
+def _run_pipeline(
+    config: RunConfig, root: str, plan: InputPlan, engine: Engine, console: Console, source: Source | None
+) -> None:
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
 
@@ -192,7 +201,7 @@ def _run_pipeline(config: RunConfig, root: str, plan: InputPlan, engine: Engine,
     from pipelines.rounds import find_components, overflown
 
     digest = hashlib.sha256(plan.to_json().encode()).hexdigest()
-    job = Job(config, root, planned_rows(plan), digest, accelerator=engine.accelerator)
+    job = Job(config, root, planned_rows(plan), digest, accelerator=engine.accelerator, source=source)
     folder = job.folder
 
     def run_job(fill: Callable[[beam.Pipeline], None]) -> None:
@@ -275,10 +284,11 @@ def _finish(
     clean: bool,
 ) -> Run:
     folder = Folder(root)
+    infos = stage_infos([(current.number, current.stages) for current in compile_passes(stages)], config.input)
     books = close_books(
         folder,
         files=[file.file for file in plan.files],
-        infos=stage_infos([(current.number, current.stages) for current in compile_passes(stages)], config.input),
+        infos=infos,
         has_ids=config.input.id_column is not None,
     )
     records = books.report["records"]
@@ -301,7 +311,7 @@ def _finish(
     seconds = time.monotonic() - started
     text_bytes = books.text_bytes
     usage = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    details = {
+    details: dict[str, Any] = {
         "seconds": round(seconds, 3),
         "text_bytes": text_bytes,
         "megabytes_per_second": round(text_bytes / 1e6 / seconds, 3),
@@ -317,10 +327,15 @@ def _finish(
         "python": platform.python_version(),
         "platform": platform.platform(),
         "root": root,
+        "given": given_config(config),
         "files": file_states(plan),
         "left_out": list(plan.left_out),
         "warnings": _warnings(config, plan, books, stages),
     }
+    outputs = [output.name for output in books.outputs]
+    missing = add_html(folder, outputs, books.report, details, infos, config.input, plan)
+    if missing is not None:
+        details["warnings"].append(missing)
     books.write(VERSION, semantic, config_hash(semantic), dump_yaml(semantic).encode(), details)
     if clean:
         remove_staging(folder)

@@ -14,8 +14,24 @@ from corpus.stages import CorpusStage, RecordStage, Stage
 from corpus.version import VERSION
 from pipelines.config import RunConfig
 from pipelines.passes import Pass, compile_passes
+from scorers.scoring import ScoreStage
 
 PLAN_NAME = "staging/plan.json"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A finished run whose staging takes the place of the input.
+
+    Attributes:
+        root: its folder.
+        reused: stages of the first pass whose signals are taken over.
+        allow_calls: whether stages whose calls cost money may make some.
+    """
+
+    root: str
+    reused: tuple[str, ...]
+    allow_calls: bool
 
 
 @dataclass(frozen=True)
@@ -29,6 +45,7 @@ class Job:
         plan_digest: hash of the plan's file, so that a process never takes one run's plan for another's.
         version: of the Thresher that started the run.
         accelerator: Beam's resource hint for the steps of stages that use a GPU; None for none.
+        source: the run that is read instead of the input; None for the input.
     """
 
     config: RunConfig
@@ -37,6 +54,7 @@ class Job:
     plan_digest: str
     version: str = VERSION
     accelerator: str | None = None
+    source: Source | None = None
     run: str = field(default_factory=partial(secrets.token_hex, 8), compare=False)
     """Names this start of the run, for what processes keep in memory."""
 
@@ -58,6 +76,8 @@ class Job:
         stage = self.stage(name)
         part = stage.record_part() if isinstance(stage, CorpusStage) else stage
         assert isinstance(part, RecordStage)
+        if isinstance(part, ScoreStage):
+            part.run = self.run
         return part
 
     def plan(self) -> InputPlan:

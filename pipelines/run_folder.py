@@ -28,6 +28,7 @@ PROBE_NAME = "staging/probe"
 _OURS = re.compile(
     r"(curated|ledger|signals|evidence|clusters|dead_letters)/part-\d{5}-of-\d{5}\.parquet"
     r"|staging/(records|dead|marks-\d+|findings-\d+|done|repeated-ids|summaries)/[^/]+\.(arrow|json)"
+    r"|staging/found/[^/]+\.bin"
     r"|staging/near-[a-z0-9_]+/((signatures|shingles|edges|pairs-\d+)/[^/]+\.(arrow|bin)|[a-z]+(-\d+)?\.json)"
     r"|staging/(plan\.json|state\.json|workers\.log)"
 )

@@ -6,7 +6,7 @@ Every step may run twice for the same element, at the same time: files have plan
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -20,6 +20,8 @@ from corpus.batch import DocumentBatch, split_chunk_key
 from corpus.column_inference import column_types
 from corpus.column_types import ColumnTypes
 from corpus.errors import ThresherError
+from corpus.findings import NO_FINDINGS
+from corpus.folder import Folder
 from corpus.planning_types import items_by_work
 from corpus.readers import read_item
 from corpus.record_ids import count_repeated, id_partitions, pack_ids
@@ -41,8 +43,10 @@ from corpus.verdicts import (
     ALIVE,
     alive_after,
     failures_column,
+    mark_again,
     mark_corpus_stage,
     mark_record_stage,
+    signal_column,
     with_columns,
 )
 from dedup.duplicates import DuplicateStage
@@ -56,6 +60,7 @@ from pipelines.passes import Pass
 from reports.fates import stage_infos
 from reports.writing import write_shard
 from scorers.best import BestStage
+from scorers.scoring import ScoreStage
 
 Keyed: TypeAlias = tuple[int, bytes]
 Numbered: TypeAlias = tuple[int, int]
@@ -98,11 +103,21 @@ class ReadItems(Step):
         config, folder = self.job.config, self.job.folder
         for index in element[1]:
             chunks = staged_chunks(folder, index)
-            if chunks is None:
+            if chunks is not None:
+                yield from (read_batch(folder, key, last) for key, last in chunks)
+            elif self.job.source is not None:
+                yield from self._reread(Folder(self.job.source.root), index, self.job.source.reused)
+            else:
                 item = self.job.plan().items[index]
                 yield from read_item(item, config.input, config.batch_rows, config.batch_bytes)
-            else:
-                yield from (read_batch(folder, key, last) for key, last in chunks)
+
+    def _reread(self, folder: Folder, index: int, reused: Sequence[str]) -> Iterator[DocumentBatch]:
+        """Read an item as another run staged it, with what some of its stages measured."""
+        stages = [self.job.record_stage(name) for name in reused]
+        signals = [signal_column(stage.name, signal.name) for stage in stages for signal in stage.signals()]
+        for key, last in staged_chunks(folder, index) or ():
+            batch = read_batch(folder, key, last)
+            yield replace(batch, marks=batch.marks.select([ALIVE, *signals]), findings=NO_FINDINGS, edited=None)
 
 
 class MarkRecordStage(Step):
@@ -115,12 +130,19 @@ class MarkRecordStage(Step):
     def setup(self) -> None:
         """Load the stage's kernels and models."""
         self.stage = self.job.record_stage(self.name)
-        self.stage.prepare()
+        source = self.job.source
+        self.is_reused = source is not None and self.name in source.reused
+        if isinstance(self.stage, ScoreStage):
+            self.stage.may_call = source is None or source.allow_calls
+        if not self.is_reused:
+            self.stage.prepare()
 
     def process(self, element: DocumentBatch) -> Iterator[DocumentBatch]:
         """Mark one batch."""
         if failures_column(self.name) in element.marks.schema.names:
             yield element
+        elif self.is_reused:
+            yield mark_again(self.stage, element)
         else:
             yield mark_record_stage(self.stage, element)
 

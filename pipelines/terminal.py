@@ -55,3 +55,26 @@ def console_for(stderr: bool = False) -> Console:
 def write_json(value: Any) -> None:
     """Print a value as JSON."""
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose an engine; ``pipelines.runners`` reads them together with Beam's."""
+    engine = parser.add_argument_group("engine")
+    engine.add_argument("--engine", metavar="NAME", help="local (default), flink, spark, prism or dataflow")
+    engine.add_argument("--job-endpoint", "--job_endpoint", metavar="HOST:PORT", help="Beam job server of the engine")
+    engine.add_argument("--master", metavar="ADDRESS", help="REST service of Flink, or master URL of Spark")
+    engine.add_argument("--accelerator", metavar="HINT", help="GPU for the steps of models: type:NAME;count:NUMBER")
+    engine.add_argument("--shared-files", action="store_true", help="remote workers see local paths as this machine")
+
+
+def engine_arguments(arguments: argparse.Namespace) -> list[str]:
+    """Return what ``add_engine``'s arguments and the options of Beam say, as a command line."""
+    named = {
+        "engine": arguments.engine,
+        "job-endpoint": arguments.job_endpoint,
+        "master": arguments.master,
+        "accelerator": arguments.accelerator,
+    }
+    given = [f"--{name}={value}" for name, value in named.items() if value is not None]
+    shared = ["--shared-files"] if arguments.shared_files else []
+    return [*given, *shared, *arguments.rest]

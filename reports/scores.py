@@ -18,7 +18,8 @@ from rich.console import Console
 from corpus.verdicts import reused_column
 from reports.counts import Counts
 from reports.fates import Fates, StageInfo
-from scorers.scoring import DECIMALS, REASON, SCORE, SCORED
+from scorers.best import BestStage
+from scorers.scoring import DECIMALS, REASON, SCORE, SCORED, Scorer
 
 UNIT = 10**DECIMALS
 DIGITS = 2
@@ -32,7 +33,7 @@ Integers = npt.NDArray[np.int64]
 
 def is_scorer(info: StageInfo) -> bool:
     """Say whether a stage gives scores."""
-    return info.stage is not None and SCORE in info.stage.curated_columns().values()
+    return isinstance(info.stage, (Scorer, BestStage))
 
 
 def bins_of(scores: Integers) -> Integers:

@@ -217,10 +217,19 @@ class Scorer(RecordStage):
 
 
 class ScoreStage(Scorer):
-    """A scorer with a model or a judge: what it finds is kept in a table that other runs reuse."""
+    """A scorer with a model or a judge: what it finds is kept in a table that other runs reuse.
+
+    Attributes:
+        costs_money: whether what it calls has to be paid for.
+        may_call: whether it may score what the table has not, where that costs money.
+    """
 
     speed: ClassVar[str] = "a model: records that left before are not scored"
 
+    run: str = ""
+    """Names the start of the run, for what the stages of a process share; empty where there is no run."""
+    costs_money: ClassVar[bool] = False
+    may_call: bool = True
     _table: ScoreTable | None = None
 
     @abstractmethod
@@ -256,6 +265,11 @@ class ScoreStage(Scorer):
         return self._table.scores(pairs, self._loaded_score)
 
     def _loaded_score(self, pairs: Pairs) -> Scores:
+        if len(pairs) and self.costs_money and not self.may_call:
+            raise ThresherError(
+                f"{self.name}: {len(pairs):,} records of a batch have no score in the score table, and its calls cost "
+                "money; give --allow-calls to make them"
+            )
         if len(pairs):
             self.load()
         return self.score(pairs)
