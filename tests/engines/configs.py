@@ -17,11 +17,16 @@ from tests.pipelines.corpora import STAGES, documents, write_config
 # What a stage does by default is nothing, or needs a column of the input.
 SETTINGS: dict[str, dict[str, Any]] = {
     "badwords": {"words": {"en": "words.txt"}, "keep_fraction": 0.5},
+    "c4_quality": {"minimum_sentences": 1},
+    "column": {"column": "quality", "keep": {"best_fraction": 0.9, "per": "language"}},
+    "contamination": {"suites": ["suite.yaml"], "boilerplate": 3},
     "length": {"minimum_words": 5, "maximum_lines": 50},
     "license": {"column": "license", "deny": ["GPL-3.0-only"], "missing": "keep"},
     "urls": {"words": "words.txt"},
 }
 WORDS = "carts\nKorn\n"
+SUITE = "benchmarks: [{name: quiz, files: items.jsonl, id: id, question: question}]\n"
+FILES = ("words.txt", "suite.yaml")
 AGAIN = {"gopher_quality": {"name": "again", "minimum_words": 30}}
 # At both ends of the documents' stages, and among those of the pairs.
 WRITTEN_OUT = ("language", "gopher_quality", "exact_duplicates")
@@ -36,11 +41,14 @@ def other_stages(kind: str) -> list[tuple[str, StageConfig, type[Stage]]]:
     """
     found = []
     for name, stage in known_stages().items():
-        if stage.kind == kind and name not in WRITTEN_OUT:
-            try:
-                found.append((name, stage.Config.model_validate_json(json.dumps(SETTINGS.get(name, {}))), stage))
-            except ValidationError:
-                continue
+        if name in WRITTEN_OUT:
+            continue
+        try:
+            config = stage.Config.model_validate_json(json.dumps(SETTINGS.get(name, {})))
+        except ValidationError:
+            continue
+        if stage.variant(config).kind == kind:
+            found.append((name, config, stage.variant(config)))
     return found
 
 
@@ -72,7 +80,7 @@ def document_config(folder: Path, files: list[str], output: Path, stages: Iterab
         folder: where the config goes.
         stages: more of them, behind the first corpus stage.
     """
-    (folder / "words.txt").write_text(WORDS, encoding="utf-8")
+    _write_files(folder)
     return write_config(
         folder / "documents.yaml", files, output, [*STAGES, *_absolute(stages, folder), AGAIN],
         id_column="id", source_column="source", batch_rows=100,
@@ -81,7 +89,7 @@ def document_config(folder: Path, files: list[str], output: Path, stages: Iterab
 
 def pair_config(folder: Path, output: Path, stages: Iterable[Entry] = ()) -> Path:
     """Write pairs and their config; ``stages`` are more of them, behind the first corpus stage."""
-    (folder / "words.txt").write_text(WORDS, encoding="utf-8")
+    _write_files(folder)
     rows: list[dict[str, Any]] = [
         {
             "prompt": f"What about {row['id']}?",
@@ -102,12 +110,23 @@ def pair_config(folder: Path, output: Path, stages: Iterable[Entry] = ()) -> Pat
     )  # fmt: skip
 
 
+def _write_files(folder: Path) -> None:
+    """Write words, and a benchmark of which some items are in the documents."""
+    (folder / "words.txt").write_text(WORDS, encoding="utf-8")
+    (folder / "suite.yaml").write_text(SUITE, encoding="utf-8")
+    texts = [row["text"] for row in documents(1800) if len(row["text"].split()) > 50]
+    items = [{"id": str(number), "question": " ".join(texts[7 * number].split()[:30])} for number in range(20)]
+    (folder / "items.jsonl").write_text("".join(f"{json.dumps(item)}\n" for item in items), encoding="utf-8")
+
+
 def _absolute(stages: Iterable[Entry], folder: Path) -> list[Entry]:
-    """Return the stages with the file of words below the folder."""
+    """Return the stages with their files below the folder."""
 
     def resolved(value: Any) -> Any:
         if isinstance(value, Mapping):
             return {key: resolved(each) for key, each in value.items()}
-        return str(folder / value) if value == "words.txt" else value
+        if isinstance(value, list):
+            return [resolved(each) for each in value]
+        return str(folder / value) if value in FILES else value
 
     return [resolved(stage) for stage in stages]
