@@ -1,17 +1,23 @@
-"""Cut and replace spans of texts, compiled."""
+"""Cut and replace spans of texts, compiled.
+
+Where a text is ASCII, as most are, its code points are its bytes and need not be counted.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 
+from corpus.block_kernel import is_ascii
 from corpus.jit import inlined, kernel
 from corpus.text import Bytes, Offsets
 from corpus.text_kernel import BYTES, OFFSETS, pointer
 
 Integers = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.int32]
 
 INTEGERS = "Array(int64, 1, 'C', True)"
+NUMBERS = "Array(int32, 1, 'C', True)"
 TABLE = "Array(int64, 2, 'C', True)"
 
 
@@ -36,12 +42,15 @@ def code_point_spans(offsets: Offsets, data: Bytes, rows: Integers, starts: Inte
     """
     places = np.empty((2, len(rows)), np.int64)
     text = pointer(data)
-    row, position, count = -1, 0, 0
+    row, first, position, count, plain = -1, 0, 0, 0, False
     for span in range(len(rows)):
         if rows[span] != row:
             row, count = rows[span], 0
-            position = int(offsets[row])
-        first = int(offsets[row])
+            first = position = int(offsets[row])
+            plain = is_ascii(text, first, int(offsets[row + 1]), len(data))
+        if plain:
+            places[0, span], places[1, span] = starts[span], ends[span]
+            continue
         while position < first + starts[span]:
             count += (text[position] & 0xC0) != 0x80
             position += 1
@@ -53,22 +62,30 @@ def code_point_spans(offsets: Offsets, data: Bytes, rows: Integers, starts: Inte
     return places
 
 
-@kernel(f"Tuple((int64[:, ::1], int64[::1], int64))({OFFSETS}, {BYTES}, {TABLE}, {OFFSETS})")
+@inlined
+def copy_bytes(source: Bytes, first: int, last: int, target: Bytes, place: int) -> int:
+    """Copy the bytes between two positions to a place, and return the place behind them."""
+    for offset in range(last - first):
+        target[place + offset] = source[first + offset]
+    return place + last - first
+
+
+@kernel(f"Tuple((int64[:, ::1], int64[::1], int64))({OFFSETS}, {BYTES}, {NUMBERS}, {NUMBERS}, {NUMBERS}, {OFFSETS})")
 def edited_offsets(
-    offsets: Offsets, data: Bytes, spans: Integers, replacement_offsets: Offsets
+    offsets: Offsets, data: Bytes, rows: Numbers, starts: Numbers, ends: Numbers, replacement_offsets: Offsets
 ) -> tuple[Integers, Integers, int]:
     """Return where spans stand in bytes, and where the edited texts will.
 
     Args:
         offsets, data: n texts.
-        spans: int64[3, m] of row, start and end in code points, ordered by row and start, without overlaps.
+        rows, starts, ends: row, start and end in code points of m spans, ordered by row and start, without overlaps.
         replacement_offsets: int32[m + 1] of their replacements.
 
     Returns:
         int64[2, m] of start and end as positions in ``data``; int64[n + 1], the offsets of the edited texts; the
         number of the first span that is out of order or beyond its text, -1 if all are sound.
     """
-    places = np.zeros((2, spans.shape[1]), np.int64)
+    places = np.zeros((2, len(rows)), np.int64)
     edited = np.zeros(len(offsets), np.int64)
     text = pointer(data)
     fault = -1
@@ -77,10 +94,17 @@ def edited_offsets(
         position, end = int(offsets[row]), int(offsets[row + 1])
         length = end - position
         done = 0
-        while span < spans.shape[1] and spans[0, span] == row and fault < 0:
-            start, stop = spans[1, span], spans[2, span]
-            first = skip_code_points(text, position, end, start - done) if done <= start <= stop else -1
-            last = skip_code_points(text, first, end, stop - start) if first >= 0 else -1
+        plain = span < len(rows) and rows[span] == row and is_ascii(text, position, end, len(data))
+        while span < len(rows) and rows[span] == row and fault < 0:
+            start, stop = int(starts[span]), int(ends[span])
+            first = last = -1
+            if done <= start <= stop:
+                if plain:
+                    first = position + start - done
+                    last = first + stop - start if stop - done <= end - position else -1
+                else:
+                    first = skip_code_points(text, position, end, start - done)
+                    last = skip_code_points(text, first, end, stop - start) if first >= 0 else -1
             if last < 0:
                 fault = span
                 break
@@ -89,16 +113,16 @@ def edited_offsets(
             position, done = last, stop
             span += 1
         edited[row + 1] = edited[row] + length
-    if fault < 0 and span < spans.shape[1]:
+    if fault < 0 and span < len(rows):
         fault = span
     return places, edited, fault
 
 
-@kernel(f"uint8[::1]({OFFSETS}, {BYTES}, {INTEGERS}, {TABLE}, {INTEGERS}, {OFFSETS}, {BYTES})")
+@kernel(f"uint8[::1]({OFFSETS}, {BYTES}, {NUMBERS}, {TABLE}, {INTEGERS}, {OFFSETS}, {BYTES})")
 def edited_bytes(
     offsets: Offsets,
     data: Bytes,
-    rows: Integers,
+    rows: Numbers,
     places: Integers,
     new_offsets: Integers,
     replacement_offsets: Offsets,
@@ -106,20 +130,16 @@ def edited_bytes(
 ) -> Bytes:
     """Return the data of the edited texts; ``places`` and ``new_offsets`` are those of ``edited_offsets``."""
     edited = np.empty(new_offsets[-1], np.uint8)
+    text, replacements, into = pointer(data), pointer(replacement_data), pointer(edited)
     target = 0
     span = 0
     for row in range(len(offsets) - 1):
         position = int(offsets[row])
         while span < len(rows) and rows[span] == row:
-            length = places[0, span] - position
-            edited[target : target + length] = data[position : places[0, span]]
-            target += length
+            target = copy_bytes(text, position, int(places[0, span]), into, target)
             first, last = int(replacement_offsets[span]), int(replacement_offsets[span + 1])
-            edited[target : target + last - first] = replacement_data[first:last]
-            target += last - first
-            position = places[1, span]
+            target = copy_bytes(replacements, first, last, into, target)
+            position = int(places[1, span])
             span += 1
-        length = int(offsets[row + 1]) - position
-        edited[target : target + length] = data[position : position + length]
-        target += length
+        target = copy_bytes(text, position, int(offsets[row + 1]), into, target)
     return edited

@@ -61,22 +61,15 @@ def with_texts(records: pa.RecordBatch, texts: Mapping[str, pa.StringArray], row
         texts: all n texts of the fields that changed.
         rows: numbers of the rows that changed.
     """
-    before, after = (
-        [values.take(rows) for values in fields]
-        for fields in (
-            [records.column(name) for name in text_fields(records)],
-            [texts.get(name, records.column(name)) for name in text_fields(records)],
-        )
-    )
+    after = [texts.get(name, records.column(name)).take(rows) for name in text_fields(records)]
+    places = rows.to_numpy()
     changed = np.zeros(records.num_rows, np.bool_)
-    changed[rows.to_numpy()] = True
-    columns: dict[str, pa.Array] = dict(texts)
+    changed[places] = True
     hashes = pc.replace_with_mask(records.column("content_hash"), pa.array(changed), content_hashes(after))
-    columns["content_hash"] = hashes
-    for name, length in (("characters", pc.utf8_length), ("bytes", pc.binary_length)):
-        values = records.column(name).to_numpy().copy()
-        for sign, fields in ((-1, before), (1, after)):
-            for field in fields:
-                values[changed] += sign * length(field).to_numpy().astype(np.int64)
-        columns[name] = pa.array(values)
+    characters, sizes = (records.column(name).to_numpy().copy() for name in ("characters", "bytes"))
+    characters[places] = sum(pc.utf8_length(field).to_numpy().astype(np.int64) for field in after)
+    for name, field in texts.items():
+        grown = pc.subtract(pc.binary_length(field), pc.binary_length(records.column(name)))
+        sizes[places] += grown.to_numpy(zero_copy_only=False)[places].astype(np.int64)
+    columns = {**texts, "content_hash": hashes, "characters": pa.array(characters), "bytes": pa.array(sizes)}
     return with_replaced(records, columns)

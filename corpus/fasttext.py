@@ -11,6 +11,7 @@ import hashlib
 import importlib.util
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -112,11 +113,32 @@ class FastTextModel(ABC):
         labels = pa.array(self.labels, pa.string()).take(pa.array(best, mask=unknown))
         return labels, pa.array(scores, mask=unknown)
 
+    def label_scores(self, texts: pa.StringArray, alive: npt.NDArray[np.bool_], label: int) -> pa.DoubleArray:
+        """Return the score of one label in each text: the probability + 1e-5, as fastText has it.
+
+        Args:
+            texts, alive: as for ``predict``.
+            label: its number among ``labels``.
+
+        Returns:
+            An array of n; null where the text is null or not alive, or where the model knows nothing of it.
+        """
+        if texts.null_count:
+            alive = alive & texts.is_valid().to_numpy(zero_copy_only=False)
+        scores, known = self._label_scores(texts, alive, label)
+        return pa.array(scores, mask=~known)
+
     @abstractmethod
     def _predict(
         self, texts: pa.StringArray, alive: npt.NDArray[np.bool_], first_characters: int
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
         """Return the number of each text's label, or -1, and the score."""
+
+    @abstractmethod
+    def _label_scores(
+        self, texts: pa.StringArray, alive: npt.NDArray[np.bool_], label: int
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+        """Return the score of a label in each text, and for which of them it is known."""
 
 
 @cache
@@ -184,21 +206,10 @@ class KernelModel(FastTextModel):
     def _predict(
         self, texts: pa.StringArray, alive: npt.NDArray[np.bool_], first_characters: int
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
-        kernel, losses = self._kernel, self._losses
-        width = self._output.shape[1]
-        memo = getattr(self._threads, "memo", None)
-        if memo is None:
-            memo = self._threads.memo = Memo(kernel.MEMO_HEAD, width)
-        settings = self._settings.copy()
-        settings[self._first_characters] = first_characters
-        count = len(texts)
-        means = np.empty((count, width), np.float32)
-        known = np.empty(count, np.bool_)
-        best = np.full(count, -1, np.int32)
-        scores = np.zeros(count, np.float64)
-        offsets, data = text_buffers(texts)
-        scratch = kernel.scratch_arrays(settings, int(np.diff(offsets).max(initial=0)))
-        kernel.sum_rows(data, offsets, alive, settings, *self._model, *scratch, memo.keys, memo.sums, means, known)
+        losses = self._losses
+        means, known = self._means(texts, alive, first_characters)
+        best = np.full(len(texts), -1, np.int32)
+        scores = np.zeros(len(texts), np.float64)
         if self._loss == fasttext_model.HIERARCHICAL_SOFTMAX:
             losses.best_by_tree(means, known, self._output, self._children, self._places, best, scores)
         elif self._loss == fasttext_model.SOFTMAX:
@@ -206,6 +217,38 @@ class KernelModel(FastTextModel):
         else:
             losses.best_by_sigmoid(means, known, self._output, self._sigmoids, best, scores)
         return best, scores
+
+    def _label_scores(
+        self, texts: pa.StringArray, alive: npt.NDArray[np.bool_], label: int
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+        losses = self._losses
+        means, known = self._means(texts, alive, 0)
+        scores = np.zeros(len(texts), np.float64)
+        if self._loss == fasttext_model.HIERARCHICAL_SOFTMAX:
+            losses.score_by_tree(means, known, self._output, *path_to(self._children, label), scores)
+        elif self._loss == fasttext_model.SOFTMAX:
+            losses.score_by_softmax(means, known, self._output, label, scores)
+        else:
+            losses.score_by_sigmoid(means, known, self._output, self._sigmoids, label, scores)
+        return scores, known
+
+    def _means(
+        self, texts: pa.StringArray, alive: npt.NDArray[np.bool_], first_characters: int
+    ) -> tuple[Floats, npt.NDArray[np.bool_]]:
+        """Return the mean of each text's rows, float32 [n, width], and whether it has any."""
+        kernel = self._kernel
+        width = self._output.shape[1]
+        memo = getattr(self._threads, "memo", None)
+        if memo is None:
+            memo = self._threads.memo = Memo(kernel.MEMO_HEAD, width)
+        settings = self._settings.copy()
+        settings[self._first_characters] = first_characters
+        means = np.empty((len(texts), width), np.float32)
+        known = np.empty(len(texts), np.bool_)
+        offsets, data = text_buffers(texts)
+        scratch = kernel.scratch_arrays(settings, int(np.diff(offsets).max(initial=0)))
+        kernel.sum_rows(data, offsets, alive, settings, *self._model, *scratch, memo.keys, memo.sums, means, known)
+        return means, known
 
 
 class BindingModel(FastTextModel):
@@ -235,15 +278,32 @@ class BindingModel(FastTextModel):
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
         best = np.full(len(texts), -1, np.int32)
         scores = np.zeros(len(texts), np.float64)
+        for row, names, values in self._answers(texts, alive, first_characters, 1):
+            if len(names):
+                best[row], scores[row] = self._numbers[names[0]], values[0]
+        return best, scores
+
+    def _label_scores(
+        self, texts: pa.StringArray, alive: npt.NDArray[np.bool_], label: int
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+        scores = np.zeros(len(texts), np.float64)
+        known = np.zeros(len(texts), np.bool_)
+        for row, names, values in self._answers(texts, alive, 0, -1):
+            known[row] = len(names) > 0
+            # Labels without any probability are left out.
+            scores[row] = dict(zip(names, values, strict=True)).get(self._names[label], 0.0)
+        return scores, known
+
+    def _answers(
+        self, texts: pa.StringArray, alive: npt.NDArray[np.bool_], first_characters: int, count: int
+    ) -> Iterable[tuple[int, Sequence[str], Sequence[float]]]:
+        """Yield for each text alive its row, the names of the ``count`` best labels (-1: of all), and their scores."""
         rows = np.flatnonzero(alive)
         chosen = texts.take(pa.array(rows)).to_pylist()
         if first_characters:
             chosen = [text[:first_characters] for text in chosen]
-        found = self._model.predict([text.replace("\n", " ") for text in chosen])
-        for row, names, values in zip(rows.tolist(), *found, strict=True):
-            if len(names):
-                best[row], scores[row] = self._numbers[names[0]], values[0]
-        return best, scores
+        found = self._model.predict([text.replace("\n", " ") for text in chosen], count)
+        return zip(rows.tolist(), *found, strict=True)
 
 
 def huffman_tree(counts: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
@@ -280,6 +340,24 @@ def huffman_tree(counts: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int32], 
         else:
             waiting += [int(children[node - size, 1]), int(children[node - size, 0])]
     return children, places
+
+
+def path_to(children: npt.NDArray[np.int32], label: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
+    """Return the way from the root of a tree of ``huffman_tree`` to a label.
+
+    Returns:
+        int32 [path], the numbers of the inner nodes among these; and bool [path], whether the way goes to the right.
+    """
+    size = len(children) + 1
+    parents = {int(child): (node, side == 1) for node in range(size - 1) for side, child in enumerate(children[node])}
+    steps = []
+    place = label
+    while place in parents:
+        node, right = parents[place]
+        steps.append((node, right))
+        place = node + size
+    steps.reverse()
+    return np.array([node for node, _ in steps], np.int32), np.array([right for _, right in steps], np.bool_)
 
 
 def _padded(matrix: Floats, lane: int) -> Floats:

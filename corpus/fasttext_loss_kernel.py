@@ -1,7 +1,7 @@
-"""The best label of each text from the mean of its rows, by the loss that a fastText model was trained with; compiled.
+"""Scores of labels from the mean of each text's rows, by the loss that a fastText model was trained with; compiled.
 
-These are ``Loss::predict`` of fastText 0.9 for one label and no threshold. fastText adds 1e-5 to each probability
-before it takes the logarithm; its scores keep that, and so do these.
+These are ``Loss::predict`` of fastText 0.9 for the best label, or for a chosen one, and no threshold. fastText adds
+1e-5 to each probability before it takes the logarithm; its scores keep that, and so do these.
 """
 
 from __future__ import annotations
@@ -31,10 +31,19 @@ def _dot(vector: Floats, matrix: Floats, row: int) -> np.float32:
     return total  # type: ignore[no-any-return]
 
 
-_BEST = "void(Array(float32, 2, 'C', True), Array(boolean, 1, 'C', True), Array(float32, 2, 'C', True), "
+@inlined
+def _sigmoid(activation: float, sigmoids: Floats) -> np.float32:
+    if activation > SIGMOID_LIMIT:
+        return np.float32(1)  # type: ignore[no-any-return]
+    if activation < -SIGMOID_LIMIT:
+        return np.float32(0)  # type: ignore[no-any-return]
+    return sigmoids[np.int64((activation + SIGMOID_LIMIT) * SIGMOID_STEPS / SIGMOID_LIMIT / 2)]  # type: ignore[no-any-return]
 
 
-@kernel(_BEST + "Array(int32, 2, 'C', True), Array(int32, 1, 'C', True), int32[::1], float64[::1])")
+_TEXTS = "void(Array(float32, 2, 'C', True), Array(boolean, 1, 'C', True), Array(float32, 2, 'C', True), "
+
+
+@kernel(_TEXTS + "Array(int32, 2, 'C', True), Array(int32, 1, 'C', True), int32[::1], float64[::1])")
 def best_by_tree(
     means: Floats,
     known: Flags,
@@ -88,7 +97,7 @@ def best_by_tree(
         best_labels[text], best_scores[text] = best, best_score
 
 
-@kernel(_BEST + "int32[::1], float64[::1])")
+@kernel(_TEXTS + "int32[::1], float64[::1])")
 def best_by_softmax(means: Floats, known: Flags, output: Floats, best_labels: Integers, best_scores: Doubles) -> None:
     """Find the best label of each text by softmax; arguments as for ``best_by_tree``.
 
@@ -116,7 +125,7 @@ def best_by_softmax(means: Floats, known: Flags, output: Floats, best_labels: In
         best_labels[text], best_scores[text] = best, math.exp(np.float64(best_logarithm))
 
 
-@kernel(_BEST + "Array(float32, 1, 'C', True), int32[::1], float64[::1])")
+@kernel(_TEXTS + "Array(float32, 1, 'C', True), int32[::1], float64[::1])")
 def best_by_sigmoid(
     means: Floats, known: Flags, output: Floats, sigmoids: Floats, best_labels: Integers, best_scores: Doubles
 ) -> None:
@@ -130,12 +139,60 @@ def best_by_sigmoid(
             continue
         best, best_score = -1, np.float32(-1)
         for label in range(len(output)):
-            activation = np.float64(_dot(means[text], output, label))
-            score = np.float32(0)
-            if activation > SIGMOID_LIMIT:
-                score = np.float32(1)
-            elif activation >= -SIGMOID_LIMIT:
-                score = sigmoids[np.int64((activation + SIGMOID_LIMIT) * SIGMOID_STEPS / SIGMOID_LIMIT / 2)]
+            score = _sigmoid(np.float64(_dot(means[text], output, label)), sigmoids)
             if score >= best_score:
                 best, best_score = label, score
         best_labels[text], best_scores[text] = best, np.float64(best_score) + _OFFSET
+
+
+@kernel(_TEXTS + "Array(int32, 1, 'C', True), Array(boolean, 1, 'C', True), float64[::1])")
+def score_by_tree(
+    means: Floats, known: Flags, output: Floats, nodes: Integers, turns_right: Flags, scores: Doubles
+) -> None:
+    """Find the score of one label in each text by hierarchical softmax: the product over its path (``best_by_tree``).
+
+    Args:
+        means, known, output: as for ``best_by_tree``.
+        nodes: int32 [path], the inner nodes from the root to the label, as rows of ``output``.
+        turns_right: bool [path], whether the path goes to the right there.
+        scores: float64 [n], written where ``known``.
+    """
+    for text in range(len(means)):
+        if not known[text]:
+            continue
+        score = 1.0
+        for step in range(len(nodes)):
+            activation = _dot(means[text], output, nodes[step])
+            right = np.float64(np.float32(1.0 / (1.0 + np.float64(np.float32(math.exp(-activation))))))
+            score *= (right if turns_right[step] else 1.0 - right) + _OFFSET
+        scores[text] = score
+
+
+@kernel(_TEXTS + "int64, float64[::1])")
+def score_by_softmax(means: Floats, known: Flags, output: Floats, label: int, scores: Doubles) -> None:
+    """Find the score of one label in each text by softmax (``best_by_softmax``); arguments as for ``score_by_tree``."""
+    labels = len(output)
+    activations = np.empty(labels, np.float32)
+    for text in range(len(means)):
+        if not known[text]:
+            continue
+        largest = np.float32(-np.inf)
+        for other in range(labels):
+            activations[other] = _dot(means[text], output, other)
+            largest = max(largest, activations[other])
+        total = np.float32(0)
+        for other in range(labels):
+            activations[other] = np.float32(math.exp(activations[other] - largest))
+            total += activations[other]
+        logarithm = np.float32(math.log(np.float64(activations[label] / total) + _OFFSET))
+        scores[text] = math.exp(np.float64(logarithm))
+
+
+@kernel(_TEXTS + "Array(float32, 1, 'C', True), int64, float64[::1])")
+def score_by_sigmoid(
+    means: Floats, known: Flags, output: Floats, sigmoids: Floats, label: int, scores: Doubles
+) -> None:
+    """Find the score of one label in each text where each has a probability of its own (``best_by_sigmoid``)."""
+    for text in range(len(means)):
+        if known[text]:
+            scores[text] = np.float64(_sigmoid(np.float64(_dot(means[text], output, label)), sigmoids)) + _OFFSET

@@ -101,6 +101,15 @@ class Folder:
         with store_errors(self.path(name), "cannot be read"):
             return cast(bytes, self._remote().cat_file(self._key(name)))
 
+    def read_range(self, name: str, start: int, end: int) -> bytes:
+        """Return the bytes of a file from ``start`` to ``end``, or to its end. Raises FileNotFoundError."""
+        if self.is_local:
+            with Path(self.path(name)).open("rb") as file:
+                file.seek(start)
+                return file.read(end - start)
+        with store_errors(self.path(name), "cannot be read"):
+            return cast(bytes, self._remote().cat_file(self._key(name), start=start, end=end))
+
     def open_arrow(self, name: str) -> pa.NativeFile:
         """Open a file for Arrow readers; local files are memory-mapped."""
         if self.is_local:

@@ -18,7 +18,7 @@ def pack_arrays(arrays: Sequence[Array]) -> bytes:
     return b"".join([lengths.tobytes(), *(part.tobytes() for part in parts)])
 
 
-def unpack_arrays(data: bytes, dtypes: Sequence[npt.DTypeLike]) -> list[Array]:
+def unpack_arrays(data: bytes | memoryview, dtypes: Sequence[npt.DTypeLike]) -> list[Array]:
     """Return the arrays that ``pack_arrays`` packed, given their types; they are read-only views."""
     start = 8 * len(dtypes)
     lengths = np.frombuffer(data, np.int64, len(dtypes))

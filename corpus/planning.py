@@ -5,7 +5,7 @@ Items depend on the input and its config only, never on the number of workers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
@@ -24,6 +24,7 @@ from corpus.readers.decompress import GZ_MAGIC, ZST_MAGIC, Source
 from corpus.readers.faults import FileFaultError, UnreadableError, cannot_be_read, is_transient
 from corpus.readers.jsonl import open_for_reading, record_lines
 from corpus.readers.parquet import open_parquet
+from corpus.user_columns import heads_of
 
 __all__ = ["ITEM_BYTES", "InputPlan", "Item", "PlannedFile", "plan_input"]
 
@@ -32,7 +33,7 @@ MAX_RANGES = 1 << 16
 _PLANNING_THREADS = 16
 
 
-def plan_input(config: InputConfig) -> InputPlan:
+def plan_input(config: InputConfig, user_columns: Mapping[str, str] | None = None) -> InputPlan:
     """Return the plan for an input; relative paths start at the current folder.
 
     A file that cannot be read as a whole becomes an item of the format ``fault``. Raises UsageError where an entry of
@@ -40,6 +41,11 @@ def plan_input(config: InputConfig) -> InputPlan:
     Raises ThresherError where a file cannot be read for a reason that may pass.
     With ``input.limit`` the items end after the first records in the order of the plan; rows of a damaged row group
     count.
+
+    Args:
+        config: the input.
+        user_columns: columns that some file must have, by the setting that names each; a name with dots may also lead
+            into the objects of a column.
     """
     found, left_out = find_files(config.files)
     paths = [info.path for info in found]
@@ -55,7 +61,7 @@ def plan_input(config: InputConfig) -> InputPlan:
     if all(file.error is not None and file.error.startswith("wrong_columns") for file in files):
         more = f" ({len(files)} files in all, none with it)" if len(files) > 1 else ""
         raise UsageError(f"{files[0].file}: {(files[0].error or '').removeprefix('wrong_columns: ')}{more}")
-    _check_names(config, [schema for _, _, schema in inspected])
+    _check_names(config, user_columns or {}, [schema for _, _, schema in inspected])
     items = [item for _, parts, _ in inspected for item in parts]
     if config.limit is not None:
         items = _limited(items, config.limit)
@@ -65,7 +71,7 @@ def plan_input(config: InputConfig) -> InputPlan:
     return InputPlan(files, numbered, tuple(f"{names[path]}: {reason}" for path, reason in left_out.items()))
 
 
-def _check_names(config: InputConfig, schemas: list[pa.Schema | None]) -> None:
+def _check_names(config: InputConfig, user_columns: Mapping[str, str], schemas: list[pa.Schema | None]) -> None:
     """Raise UsageError for a configured column that none of the files has; only Parquet files can tell."""
     present = {name for schema in schemas if schema is not None for name in schema.names}
     if any(schema is None for schema in schemas):
@@ -78,6 +84,9 @@ def _check_names(config: InputConfig, schemas: list[pa.Schema | None]) -> None:
         for name in names:
             if name is not None and name not in present:
                 raise UsageError(f"input.{field}: no file has a column {name}; there are: {', '.join(sorted(present))}")
+    for setting, name in user_columns.items():
+        if not present.intersection(heads_of(name)):
+            raise UsageError(f"{setting}: no file has a column {name}; there are: {', '.join(sorted(present))}")
 
 
 Inspected = tuple[PlannedFile, list[Item], pa.Schema | None]

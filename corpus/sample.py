@@ -61,6 +61,16 @@ PROMPTS = (
     "Explain how to use `{call}` from `{module}`.",
     "I have found `{name}` in the {package} source code, in the module `{module}`. What is it for?",
 )
+SUITE = """\
+# Documentation of the standard library that is held out of documents/ and pairs/.
+benchmarks:
+  - name: stdlib
+    license: PSF-2.0
+    files: stdlib.jsonl
+    id: id
+    question: question
+    answer: answer
+"""
 QUESTION = "{documentation}\n\nWhich function of Python's standard library does this describe?"
 
 DOCUMENT_SCHEMA = pa.schema([pa.field(name, pa.string()) for name in ("id", "text", "source", "license", "kind")])
@@ -357,6 +367,8 @@ def write_sample(folder: Path, sample: Sample) -> None:
         written = write_documents(folder / "documents", sample.documents)
         written += write_pairs(folder / "pairs", sample.pairs)
         written.append(write_lines(folder / "suite" / "stdlib.jsonl.partial", sample.suite))
+        written.append(folder / "suite" / "stdlib.yaml.partial")
+        written[-1].write_text(SUITE, encoding="utf-8")
         new = {path.replace(path.with_suffix("")) for path in written}
         for old in {*folder.glob("documents/part-*.parquet"), *folder.glob("pairs/pairs-*.jsonl")} - new:
             old.unlink()
@@ -365,8 +377,9 @@ def write_sample(folder: Path, sample: Sample) -> None:
 def build_sample(folder: Path, progress: Callable[[str], None] | None = None) -> SampleCounts:
     """Write the sample of this environment to ``folder`` and return what it holds.
 
-    The folder gets ``documents/part-*.parquet``, ``pairs/pairs-*.jsonl`` and ``suite/stdlib.jsonl``. ``progress`` is
-    called with the name of each package. Raises UsageError where the folder cannot be written.
+    The folder gets ``documents/part-*.parquet``, ``pairs/pairs-*.jsonl``, ``suite/stdlib.jsonl`` and the suite file
+    ``suite/stdlib.yaml`` over it. ``progress`` is called with the name of each package. Raises UsageError where the
+    folder cannot be written.
     """
     prepare_folder(folder)
     sample = collect(environment_sources(), progress)

@@ -7,14 +7,10 @@ byte by byte spends its time on. From a code point beyond ASCII on it goes by co
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
+from corpus.block_kernel import BLOCK, block_of, count_bits, lowest_bit
 from corpus.jit import inlined, kernel
 from corpus.text import Bytes, Offsets
 from corpus.text_kernel import BYTES, CLASSES, OFFSETS, ROWS, decode, line_break_length, pointer
@@ -35,7 +31,6 @@ STATISTICS = (
 )
 """Signature of the arguments of a kernel that takes ``*statistics``, a ``corpus.text_statistics.TextStatistics``."""
 
-BLOCK = 64
 SCALAR_BYTES = 16
 """So many bytes of ASCII have to follow a code point beyond it until the sweep goes by blocks again."""
 CLOSED, RUN, UNSPACED_LETTER = 0, 1, 2
@@ -43,37 +38,7 @@ CLOSED, RUN, UNSPACED_LETTER = 0, 1, 2
 Table = npt.NDArray[np.int32]
 
 
-def _block_of(*classes: tuple[tuple[int, int], ...]) -> Any:
-    """Make a function that reads ``BLOCK`` bytes and says for each class, as bits of a number, which bytes are in it.
-
-    Args:
-        classes: the ranges of bytes of each class.
-    """
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def block(_: Any, data: Any, position: Any) -> Any:
-        result = types.UniTuple(types.int64, len(classes))
-
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            vector = ir.VectorType(ir.IntType(8), BLOCK)
-            address = builder.gep(arguments[0], [arguments[1]], inbounds=True)
-            loaded = builder.load(builder.bitcast(address, vector.as_pointer()), align=1)
-            masks = []
-            for ranges in classes:
-                members = None
-                for first, last in ranges:
-                    distance = builder.sub(loaded, ir.Constant(vector, [first] * BLOCK))
-                    inside = builder.icmp_unsigned("<=", distance, ir.Constant(vector, [last - first] * BLOCK))
-                    members = inside if members is None else builder.or_(members, inside)
-                masks.append(builder.bitcast(members, ir.IntType(64)))
-            return context.make_tuple(builder, result, masks)
-
-        return result(data, types.int64), generate
-
-    return block
-
-
-ascii_block = _block_of(
+ascii_block = block_of(
     ((0x80, 0xFF),),
     ((0x09, 0x0D), (0x1C, 0x20)),
     ((0x41, 0x5A), (0x61, 0x7A)),
@@ -82,25 +47,6 @@ ascii_block = _block_of(
     ((0x0A, 0x0D), (0x1C, 0x1E)),
 )
 """Read a block: bytes beyond ASCII, separators, letters, letters and digits, signs, line breaks."""
-
-
-def _unary(name: str) -> Any:
-    @intrinsic  # type: ignore[untyped-decorator]
-    def operation(_: Any, value: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            if name == "cttz":
-                return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
-            return builder.ctpop(arguments[0])
-
-        return types.int64(types.int64), generate
-
-    return operation
-
-
-lowest_bit = _unary("cttz")
-"""Return the number of the lowest bit that is set, 64 where none is."""
-count_bits = _unary("ctpop")
-"""Return how many bits are set."""
 
 
 @inlined

@@ -32,6 +32,12 @@ def user_values(records: pa.RecordBatch | None, column: str) -> list[Any]:
     return [_look_up(value, column[len(head) + 1 :]) for value in values]
 
 
+def heads_of(column: str) -> list[str]:
+    """Return the columns that a name may mean: the name itself, and what stands before each of its dots."""
+    parts = column.split(".")
+    return [".".join(parts[:end]) for end in range(1, len(parts) + 1)]
+
+
 def _look_up(value: Any, name: str) -> Any:
     """Return the value of a field of an object; a name that is no field itself is split at a dot."""
     if not isinstance(value, dict):

@@ -6,13 +6,13 @@ implementations (TFDS ``c4_utils``, ``C4BadWordsFilter`` of datatrove 0.10) have
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
 from corpus.errors import UsageError
-from corpus.stages import Off, RecordStage, Rule, Signal, StageConfig, TextBatch, TextField, stage
+from corpus.stages import RecordStage, Rule, Signal, Stage, StageConfig, TextBatch, TextField, stage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,11 +26,7 @@ class BadwordsConfig(StageConfig):
     """Settings of ``badwords``. A list is a UTF-8 file with one word or phrase per line; # begins a comment."""
 
     words: dict[Annotated[str, NOT_EMPTY], Annotated[str, NOT_EMPTY]] = Field(
-        default={}, description="File of words by language, such as {en: badwords-en.txt}."
-    )
-    language_column: Annotated[str, NOT_EMPTY] | Off = Field(
-        default="off",
-        description="Column of the records with the language that says which list counts; off: all lists count.",
+        default={}, description="File of words by label of the language stage, such as {en: badwords-en.txt}."
     )
     keep_fraction: Annotated[float, Field(ge=0, le=1)] = Field(
         default=0.0, description="Share of the texts with a listed word that stay, chosen by a hash of the text."
@@ -48,6 +44,9 @@ class Badwords(RecordStage):
     count (simple case folding). A phrase is found where its words follow each other, whatever white space is between.
     In scripts written without spaces each letter is a word, so entries are found anywhere, as in C4.
 
+    Behind a ``language`` stage the list of a text's label counts, and a text of another language, or without a label,
+    has no listed word. Where no such stage stands before, all lists count for every text.
+
     Of the texts with a listed word, ``keep_fraction`` stays: those whose ``draw``, a hash of the text in (0, 1], is at
     most the fraction. C4 draws at random there.
 
@@ -61,10 +60,16 @@ class Badwords(RecordStage):
     summary = "Lists of bad words per language; a fraction of the texts that have one can be kept."
     config: BadwordsConfig
     _lists: dict[str, WordList] | None = None
+    _has_labels = False
 
-    def user_columns(self) -> Mapping[str, str]:
-        """Return the column of languages."""
-        return {} if self.config.language_column == "off" else {"language_column": self.config.language_column}
+    def bind(self, before: Sequence[Stage]) -> None:
+        """Let labels say which list counts, where a language stage stands before."""
+        self._has_labels = any("language" in stage.curated_columns() for stage in before)
+        super().bind(before)
+
+    def uses_languages(self) -> bool:
+        """Say whether texts have labels."""
+        return self._has_labels
 
     def signals(self) -> tuple[Signal, ...]:
         """Return what was found and the draw."""
@@ -97,21 +102,16 @@ class Badwords(RecordStage):
         import pyarrow as pa
         import xxhash
 
-        from corpus.user_columns import user_values
         from filters.badword_lists import find_in_batch
+        from filters.counting import language_numbers
 
         if self._lists is None:
             raise RuntimeError("call prepare() before measure()")
-        column = self.config.language_column
-        languages = None if column == "off" else user_values(batch.records, column)
+        numbers = language_numbers(batch, list(self._lists))
         counts = np.zeros(len(batch), np.int64)
         listed: list[str | None] = [None] * len(batch)
-        for language, words in self._lists.items():
-            rows = (
-                batch.alive
-                if languages is None
-                else batch.alive & np.array([language == value for value in languages], np.bool_)
-            )
+        for number, words in enumerate(self._lists.values(), 1):
+            rows = batch.alive if batch.languages is None else batch.alive & (numbers == number)
             more, entries = find_in_batch(batch.texts, rows, words)
             counts += more
             for row in np.flatnonzero(more).tolist():

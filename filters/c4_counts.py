@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +13,8 @@ import unicodedata2
 
 from corpus.findings import byte_spans
 from corpus.punctuation import TERMINAL_PUNCTUATION
-from corpus.text import text_buffers
+from corpus.stages import TextBatch
+from corpus.text_statistics import text_statistics
 from corpus.unicode_tables import (
     CODE_POINTS,
     SEPARATOR,
@@ -51,12 +51,12 @@ RULE_OF_REASON = {
     kernel.LINE_END: "line_ends",
 }
 
-# Letter at which the search for a phrase starts, chosen rare: phrase, and what finding it means.
-PHRASES = (
-    ("j", JAVASCRIPT, line_kernel.HAS_JAVASCRIPT),
-    ("m", LOREM_IPSUM, line_kernel.HAS_LOREM_IPSUM),
-    *((next(letter for letter in "kvm" if letter in phrase), phrase, line_kernel.HAS_POLICY) for phrase in POLICY),
-)
+# What finding a phrase means.
+PHRASES = {
+    JAVASCRIPT: line_kernel.HAS_JAVASCRIPT,
+    LOREM_IPSUM: line_kernel.HAS_LOREM_IPSUM,
+    **dict.fromkeys(POLICY, line_kernel.HAS_POLICY),
+}
 
 
 @cache
@@ -68,7 +68,6 @@ def _own_classes() -> Classes:
     classes[code_points("22 27")] |= line_kernel.CLOSING
     classes[code_points(TERMINAL_PUNCTUATION)] |= line_kernel.TERMINAL
     classes[code_points(FULL_WIDTH_ENDS)] |= line_kernel.FULL_WIDTH
-    classes[ord("[")] |= line_kernel.BRACKET
     classes.setflags(write=False)
     return classes
 
@@ -95,17 +94,16 @@ def bit_members(classes: Classes, bit: int) -> str:
     return "".join(f"\\U{code_point:08x}" for code_point in np.flatnonzero(classes & bit).tolist())
 
 
-@dataclass(frozen=True)
-class PhraseTables:
+class PhraseTables(NamedTuple):
     """The phrases as the kernel takes them.
 
     Attributes:
         kinds: uint8[256], what a byte may start; ``filters.c4_line_kernel.PLAIN`` and the constants behind it.
-        characters: UTF-8 bytes of the citation names, then of the phrases, grouped by the letter searched for.
+        characters: UTF-8 bytes of the citation names, then of the phrases, grouped by the pair of letters searched for.
         offsets: int32[phrases + 1], where each begins.
-        anchors: int32[phrases], where in a phrase that letter stands; 0 for citation names.
+        anchors: int32[phrases], where in a phrase that pair stands; 0 for citation names.
         meanings: int64[phrases], the bit that finding it sets; 0 for citation names.
-        groups: int32[groups + 1], the first phrase of each letter.
+        groups: int32[groups + 1], the first phrase of each pair.
     """
 
     kinds: npt.NDArray[np.uint8]
@@ -119,26 +117,26 @@ class PhraseTables:
 @cache
 def phrase_tables() -> PhraseTables:
     """Return the tables of the phrases."""
+    pairs = line_kernel.PAIRS
+    # A phrase with the letter that Unicode spells in two ways is found at it: its pair is the last.
+    pair_of = {phrase: next(pair for pair in reversed(pairs) if pair in phrase) for phrase in PHRASES}
+    ordered = sorted(PHRASES, key=lambda phrase: pairs.index(pair_of[phrase]))
     kinds = np.zeros(256, np.uint8)
-    kinds[0x80:] = line_kernel.WIDE
+    kinds[0xC0:] = line_kernel.WIDE
     kinds[np.flatnonzero(_own_classes()[:0x80] & line_kernel.TERMINAL)] = line_kernel.ENDS_SENTENCE
     kinds[ord("{")] = line_kernel.CURLY
-    letters = list(dict.fromkeys(letter for letter, _, _ in PHRASES))
-    # The letter that Unicode spells in two ways is the last, so that the kernel can name its group.
-    letters.sort(key=lambda letter: letter == "k")
-    ordered = sorted(PHRASES, key=lambda entry: letters.index(entry[0]))
-    for group, letter in enumerate(letters):
-        kinds[[ord(letter), ord(letter.upper())]] = line_kernel.FIRST_LETTER + group
-    texts = [*(f"{name}]" for name in CITATION_NAMES), *(phrase for _, phrase, _ in ordered)]
+    for group, pair in enumerate(pairs):
+        kinds[[ord(pair[0]), ord(pair[0].upper())]] = line_kernel.FIRST_PAIR + group
     named = [0] * len(CITATION_NAMES)
-    firsts = [len(named) + [letter for letter, _, _ in ordered].index(letter) for letter in letters]
+    texts = [*(f"{name}]" for name in CITATION_NAMES), *ordered]
+    firsts = np.searchsorted([pairs.index(pair_of[phrase]) for phrase in ordered], np.arange(len(pairs) + 1))
     return PhraseTables(
         kinds,
         np.frombuffer("".join(texts).encode(), np.uint8),
         np.cumsum([0, *map(len, texts)], dtype=np.int32),
-        np.array([*named, *(phrase.index(letter) for letter, phrase, _ in ordered)], np.int32),
-        np.array([*named, *(meaning for _, _, meaning in ordered)], np.int64),
-        np.array([*firsts, len(texts)], np.int32),
+        np.array([*named, *(phrase.index(pair_of[phrase]) for phrase in ordered)], np.int32),
+        np.array([*named, *(PHRASES[phrase] for phrase in ordered)], np.int64),
+        (firsts + len(named)).astype(np.int32),
     )
 
 
@@ -163,15 +161,16 @@ def kernel_options(rules: LineRules) -> int:
 
 
 def read_batch(
-    texts: pa.StringArray, alive: npt.NDArray[np.bool_], rules: LineRules, action: Literal["cut", "flag"]
+    batch: TextBatch, rules: LineRules, action: Literal["cut", "flag"]
 ) -> tuple[npt.NDArray[np.int64], pa.RecordBatch]:
-    """Return what the kernel counts in n texts, int64[STATISTICS, n], and its findings.
+    """Return what the kernel counts in n texts, int64[COUNTS, n], and its findings.
 
     Args:
         action: ``cut`` gives all spans that make the text what is left of it; ``flag`` those of lines and citation
             marks that a rule is about.
     """
-    offsets, data = text_buffers(texts)
+    statistics = text_statistics(batch)
+    offsets = statistics.offsets
     longest = int(np.diff(offsets).max(initial=0))
     # A span holds at least one byte; memory that is not written to is not taken.
     most = int(offsets[-1]) - int(offsets[0]) + 1
@@ -179,16 +178,9 @@ def read_batch(
     span_rows, span_starts, span_ends = (np.empty(most, np.int32) for _ in range(3))
     span_reasons = np.empty(most, np.int8)
     counts, found = kernel.sweep(
-        offsets,
-        data,
-        alive,
+        *statistics,
         line_classes(rules.reading),
-        tables.kinds,
-        tables.characters,
-        tables.offsets,
-        tables.anchors,
-        tables.meanings,
-        tables.groups,
+        *tables,
         kernel_options(rules),
         rules.maximum_word_length,
         rules.minimum_line_words,
@@ -206,7 +198,9 @@ def read_batch(
         rows, starts, ends, reasons = rows[named], starts[named], ends[named], reasons[named]
     names = [RULE_OF_REASON.get(reason, "") for reason in range(max(RULE_OF_REASON) + 1)]
     begins = offsets[rows]
-    findings = byte_spans(texts, rows, starts - begins, ends - begins, pa.array(names).take(pa.array(reasons)), action)
+    findings = byte_spans(
+        batch.texts, rows, starts - begins, ends - begins, pa.array(names).take(pa.array(reasons)), action
+    )
     return counts, _with_line_feeds(findings, reasons == kernel.LINE_END)
 
 

@@ -1,7 +1,8 @@
-"""What the C4 quality rules count and cut, in one sweep over the bytes of a batch.
+"""What the C4 quality rules count and cut in the lines of a batch, compiled.
 
-The reference in plain Python is ``filters.c4_reference``. A line whose citation marks are removed is judged in a
-scratch copy; all others are judged where they lie.
+The reference in plain Python is ``filters.c4_reference``. Lines and words are those of the shared tables; only in lines
+beyond ASCII are words and white space looked for anew, as the preset reads them. A line whose citation marks are
+removed is judged in a scratch copy; all others are judged where they lie.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import numpy.typing as npt
 
 from corpus.jit import inlined, kernel
 from corpus.text import Bytes, Offsets
-from corpus.text_kernel import BYTES, CLASSES, LINE_FEED, OFFSETS, ROWS, decode, line_break_length, pointer
+from corpus.text_kernel import BYTES, CLASSES, LINE_FEED, pointer
+from corpus.text_statistics_kernel import STATISTICS, Table
 from corpus.unicode_tables import Classes
 from filters.c4_line_kernel import (
-    BRACKET,
     CITATION_MARKS,
     CURLY_BRACKET,
     FIRST_FOUND,
@@ -30,13 +31,14 @@ from filters.c4_line_kernel import (
     WHOLE_PAGE,
     WORDS_FIRST,
     Numbers,
+    bytes_of_line,
     copy_without,
+    count_words,
     drop_white_space,
     end_of_rest,
     find_citations,
     has_end_mark,
     has_longer_word,
-    scan_line,
     search_line,
     skip_white_space,
     trim_start,
@@ -45,7 +47,7 @@ from filters.c4_line_kernel import (
 # Rows of the table of counts. A row that counts cut lines, or citation marks, is also the reason of their spans.
 LINES, LONG_WORD_LINES, UNPUNCTUATED_LINES, SHORT_LINES, JAVASCRIPT_LINES, POLICY_LINES = 0, 1, 2, 3, 4, 5
 CITATIONS, LOREM_IPSUM_LINES, CURLY_BRACKET_LINES, SENTENCES = 6, 7, 8, 9
-STATISTICS = 10
+COUNTS = 10
 # Reasons of spans that no rule is about: white space around lines, and line ends that become a line feed.
 SPACING, LINE_END = 10, 11
 
@@ -84,14 +86,23 @@ def add_span(
 
 
 @kernel(
-    f"Tuple((int64[:, ::1], int64))({OFFSETS}, {BYTES}, {ROWS}, {CLASSES}, {BYTES}, {BYTES}, {NUMBERS}, {NUMBERS}, "
+    f"Tuple((int64[:, ::1], int64))({STATISTICS}, {CLASSES}, {BYTES}, {BYTES}, {NUMBERS}, {NUMBERS}, "
     f"Array(int64, 1, 'C', True), {NUMBERS}, int64, int64, int64, Array(uint8, 1, 'C'), Array(int32, 2, 'C'), "
     f"{SCRATCH}, {SCRATCH}, {SCRATCH}, Array(int8, 1, 'C'))"
 )
 def sweep(
     offsets: Offsets,
     data: Bytes,
-    rows: npt.NDArray[np.bool_],
+    characters: npt.NDArray[np.int64],
+    word_firsts: npt.NDArray[np.int64],
+    word_starts: Table,
+    word_ends: Table,
+    word_characters: Table,
+    word_classes: Classes,
+    line_firsts: npt.NDArray[np.int64],
+    line_starts: Table,
+    line_ends: Table,
+    line_words: Table,
     classes: Classes,
     kinds_of_bytes: Bytes,
     phrase_characters: Bytes,
@@ -112,8 +123,7 @@ def sweep(
     """Return the counts of each text, and how many spans were found.
 
     Args:
-        offsets, data: n texts, see ``corpus.text.text_buffers``.
-        rows: bool[n], the texts to look at; the counts of others are 0.
+        offsets to line_words: ``corpus.text_statistics.TextStatistics``.
         classes: class bits of the code points, with those of this module.
         kinds_of_bytes, phrase_characters, phrase_offsets, phrase_anchors, phrase_meanings, phrase_groups: see
             ``filters.c4_counts.PhraseTables``.
@@ -124,10 +134,10 @@ def sweep(
             reason; room for as many as the texts have bytes.
 
     Returns:
-        int64[STATISTICS, n], one contiguous row per statistic; the number of spans.
+        int64[COUNTS, n], one contiguous row per statistic; the number of spans.
     """
-    counts = np.zeros((STATISTICS, len(rows)), np.int64)
-    table, kinds, characters = pointer(classes), pointer(kinds_of_bytes), pointer(phrase_characters)
+    counts = np.zeros((COUNTS, len(characters)), np.int64)
+    table, kinds, phrase_text = pointer(classes), pointer(kinds_of_bytes), pointer(phrase_characters)
     phrases, anchors, meanings = pointer(phrase_offsets), pointer(phrase_anchors), pointer(phrase_meanings)
     groups, last_group = pointer(phrase_groups), len(phrase_groups) - 2
     text, copied = pointer(data), pointer(line_copy)
@@ -138,34 +148,42 @@ def sweep(
         pointer(span_ends),
         pointer(span_reasons),
     )
+    first_bytes, last_bytes, words_before = pointer(line_starts), pointer(line_ends), pointer(line_words)
+    first_of_word, end_of_word = pointer(word_starts), pointer(word_ends)
     spans = 0
-    for row in range(len(rows)):
-        if not rows[row]:
+    for row in range(len(characters)):
+        first_line, last_line = line_firsts[row], line_firsts[row + 1]
+        if first_line == last_line:
             continue
-        position, end = int(offsets[row]), int(offsets[row + 1])
-        begin = solid = position
+        begin, end = int(offsets[row]), int(offsets[row + 1])
+        solid = begin
         first_span = spans
         decided = False
-        while position < end:
-            line = position
-            stop, words, seen = scan_line(text, line, end, table)
-            position = stop
-            if stop < end:
-                _, size = decode(text, stop)
-                position += line_break_length(text, stop, end, size)
-            start = skip_white_space(text, line, stop, table)
-            finish = drop_white_space(text, start, stop, table)
+        for number in range(first_line, last_line):
+            line, stop = int(first_bytes[number]), int(last_bytes[number])
+            position = int(first_bytes[number + 1]) if number + 1 < last_line else end
+            word = words_before[number]
+            words = words_before[number + 1] - word
+            wide, bracket = bytes_of_line(text, line, stop, len(data))
+            if wide:
+                start = skip_white_space(text, line, stop, table)
+                finish = drop_white_space(text, start, stop, table)
+                words = count_words(text, start, finish, table)
+            elif words > 0:
+                start, finish = int(first_of_word[word]), int(end_of_word[word + words - 1])
+            else:
+                start = finish = stop
             # What is judged: the line as it lies, or its copy without citation marks.
-            content, first, last, marks = text, start, finish, 0
-            if options & CITATION_MARKS and seen & BRACKET:
+            content, readable, first, last, marks = text, len(data), start, finish, 0
+            if options & CITATION_MARKS and bracket:
                 marks = find_citations(
-                    text, start, finish, table, characters, phrases, options & TIDY != 0, mark_starts, mark_ends
+                    text, start, finish, table, phrase_text, phrases, options & TIDY != 0, mark_starts, mark_ends
                 )
                 if marks:
-                    content, first = copied, 0
+                    content, readable, first = copied, len(line_copy), 0
                     last = copy_without(text, start, finish, mark_starts, mark_ends, marks, copied)
                     if not options & WORDS_FIRST:
-                        _, words, _ = scan_line(copied, 0, last, table)
+                        words = count_words(copied, 0, last, table)
             reason = 0
             if finish - start > maximum_word_length and has_longer_word(
                 text, start, finish, table, maximum_word_length
@@ -181,7 +199,18 @@ def sweep(
                 last = drop_white_space(content, first, last, table)
                 if first < last:
                     has, sentences = search_line(
-                        content, first, last, table, kinds, characters, phrases, anchors, meanings, groups, last_group
+                        content,
+                        first,
+                        last,
+                        readable,
+                        table,
+                        kinds,
+                        phrase_text,
+                        phrases,
+                        anchors,
+                        meanings,
+                        groups,
+                        last_group,
                     )
                     if has & HAS_LOREM_IPSUM and not decided:
                         counts[LOREM_IPSUM_LINES, row] += 1
@@ -205,7 +234,9 @@ def sweep(
                 continue
             counts[SENTENCES, row] += sentences
             counts[CITATIONS, row] += marks
-            rest = end_of_rest(text, start, finish, table, mark_starts, mark_ends, marks)
+            rest = finish if start < finish else -1
+            if marks > 0:
+                rest = end_of_rest(text, start, finish, table, mark_starts, mark_ends, marks)
             if solid == begin:
                 # What is left of a text does not begin with white space.
                 if rest < 0:

@@ -9,23 +9,26 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from corpus.block_kernel import BLOCK, block_of, lowest_bit, pair_block_of
 from corpus.jit import inlined
 from corpus.text import Bytes
 from corpus.text_kernel import decode, scan_word
-from corpus.unicode_tables import LETTER, LINE_BREAK, MARK, OWN_BITS, SEPARATOR, UNSPACED, WHITE_SPACE, Classes
+from corpus.unicode_tables import LETTER, OWN_BITS, SEPARATOR, WHITE_SPACE, Classes
 
 # Class bits: what may end a line, what may follow an end, what ends a sentence, what does so without a space behind it,
-# small letters, decimal digits, the opening square bracket.
+# small letters, decimal digits.
 END_MARK, CLOSING, TERMINAL, FULL_WIDTH = 1 << OWN_BITS, 2 << OWN_BITS, 4 << OWN_BITS, 8 << OWN_BITS
-SMALL, DIGIT, BRACKET = 16 << OWN_BITS, 32 << OWN_BITS, 64 << OWN_BITS
+SMALL, DIGIT = 16 << OWN_BITS, 32 << OWN_BITS
 
 # Options: rules that are on, and how the text is read (``filters.c4_rules.Reading``).
 TERMINAL_PUNCTUATION, JAVASCRIPT, POLICY, CITATION_MARKS, LOREM_IPSUM, CURLY_BRACKET = 1, 2, 4, 8, 16, 32
 CLOSING_FOLLOWS, ELLIPSIS_ENDS, WORDS_FIRST, TIDY, WHOLE_PAGE, FIRST_FOUND = 64, 128, 256, 512, 1024, 2048
 
-# What a byte may start: nothing, the end of a sentence, a curly bracket, a character beyond ASCII, or a phrase that has
-# one of the letters searched for.
-PLAIN, ENDS_SENTENCE, CURLY, WIDE, FIRST_LETTER = 0, 1, 2, 3, 4
+# What a byte may start: nothing, the end of a sentence, a curly bracket, a character beyond ASCII, or one of the pairs
+# of letters by which phrases are found.
+PLAIN, ENDS_SENTENCE, CURLY, WIDE, FIRST_PAIR = 0, 1, 2, 3, 4
+PAIRS = ("ja", "ps", "ms", "cy", "ki")
+"""A phrase is searched for at one of these, chosen rare; their first letters differ."""
 # What a line may have.
 HAS_JAVASCRIPT, HAS_LOREM_IPSUM, HAS_POLICY, HAS_CURLY = 1, 2, 4, 8
 
@@ -35,41 +38,47 @@ EDIT, CITATION_NEEDED = 0, 1
 
 Numbers = npt.NDArray[np.int32]
 
+line_block = block_of(((0x80, 0xFF),), ((OPENING_BRACKET, OPENING_BRACKET),))
+"""Read a block: bytes beyond ASCII, opening square brackets."""
+search_block = block_of(((0x21, 0x21), (0x2E, 0x2E), (0x3F, 0x3F), (0x7B, 0x7B), (0xC0, 0xFF)))
+"""Read a block: what ends sentences, curly brackets, first bytes of what is beyond ASCII."""
+pair_block = pair_block_of(*PAIRS)
+"""Read a block: pairs of letters by which phrases are found."""
+
 
 @inlined
-def scan_line(text: Bytes, position: int, end: int, classes: Classes) -> tuple[int, int, int]:
-    """Return where the line that starts at a byte position ends, its words, and the class bits that any of it has."""
+def bytes_of_line(text: Bytes, start: int, end: int, readable: int) -> tuple[bool, bool]:
+    """Return whether any byte of a line is beyond ASCII, and whether it has an opening square bracket.
+
+    Args:
+        readable: how many bytes can be read of ``text``.
+    """
+    wide = bracket = 0
+    while start < end and start + BLOCK <= readable:
+        beyond, opening = line_block(text, start)
+        keep = (1 << (end - start)) - 1 if end - start < BLOCK else -1
+        wide |= beyond & keep
+        bracket |= opening & keep
+        start += BLOCK
+    while start < end:
+        wide |= text[start] >= 0x80
+        bracket |= text[start] == OPENING_BRACKET
+        start += 1
+    return wide != 0, bracket != 0
+
+
+@inlined
+def count_words(text: Bytes, position: int, end: int, classes: Classes) -> int:
+    """Return the number of words between two byte positions."""
     words = 0
-    seen = 0
-    state = 0  # behind a separator, in a run, or behind a word of a script without spaces
     while position < end:
-        size = 1
-        if text[position] < 0x80:
-            found = int(classes[text[position]])
-        else:
-            code_point, size = decode(text, position)
-            found = int(classes[code_point])
-        seen |= found
-        if found & SEPARATOR:
-            if found & LINE_BREAK:
-                break
-            state = 0
-        elif found & UNSPACED:
-            words += 1
-            state = 2
-        elif state != 2 or not found & MARK:
-            words += state != 1
-            state = 1
+        code_point, size = decode(text, position)
+        if classes[code_point] & SEPARATOR:
             position += size
-            while position < end and text[position] < 0x80:
-                found = int(classes[text[position]])
-                if found & SEPARATOR:
-                    break
-                seen |= found
-                position += 1
             continue
-        position += size
-    return position, words, seen
+        position, _, _ = scan_word(text, position, end, classes)
+        words += 1
+    return words
 
 
 @inlined
@@ -254,10 +263,79 @@ def is_initial(text: Bytes, start: int, position: int, classes: Classes) -> bool
 
 
 @inlined
+def places_to_look_at(text: Bytes, position: int, end: int, readable: int, kinds: Bytes) -> int:
+    """Return where in the next ``BLOCK`` bytes of a line something may start, one bit per byte."""
+    if position + BLOCK < readable:
+        (marks,) = search_block(text, position)
+        places = int(marks) | int(pair_block(text, position))
+        return places & ((1 << (end - position)) - 1) if end - position < BLOCK else places
+    places = 0
+    for place in range(position, min(position + BLOCK, end)):
+        places |= (kinds[text[place]] != PLAIN) << (place - position)
+    return places
+
+
+@inlined
+def find_phrases(
+    text: Bytes,
+    start: int,
+    position: int,
+    size: int,
+    end: int,
+    characters: Bytes,
+    offsets: Numbers,
+    anchors: Numbers,
+    meanings: npt.NDArray[np.int64],
+    first: int,
+    last: int,
+) -> int:
+    """Return which phrases of a group a line has at a place, as bits.
+
+    Args:
+        position, size: where the first letter of the pair stands of the phrases ``first`` to ``last - 1``, and its
+            length in bytes.
+    """
+    has = 0
+    for phrase in range(first, last):
+        begin, anchor = int(offsets[phrase]), int(anchors[phrase])
+        if (
+            position - start >= anchor
+            and matches(text, position - anchor, position, characters, begin, begin + anchor, 0x20)
+            and matches(text, position + size, end, characters, begin + anchor + 1, int(offsets[phrase + 1]), 0x20)
+        ):
+            has |= meanings[phrase]
+    return has
+
+
+@inlined
+def end_of_marks(text: Bytes, start: int, position: int, end: int, classes: Classes) -> tuple[int, bool]:
+    """Return where the run of marks ends that begins with the end of a sentence, and whether a sentence follows."""
+    behind = position
+    full_width = 0
+    while behind < end:
+        code_point, size = decode(text, behind)
+        found = int(classes[code_point])
+        if not found & (TERMINAL | CLOSING):
+            break
+        full_width |= found & FULL_WIDTH
+        behind += size
+    if behind == end:
+        return behind, False
+    if behind == position + 1 and text[position] == PERIOD and is_initial(text, start, position, classes):
+        return behind, False
+    following = skip_white_space(text, behind, end, classes)
+    if following == behind:
+        return behind, full_width != 0
+    code_point, _ = decode(text, following)
+    return behind, not classes[code_point] & SMALL
+
+
+@inlined
 def search_line(
     text: Bytes,
     start: int,
     end: int,
+    readable: int,
     classes: Classes,
     kinds: Bytes,
     characters: Bytes,
@@ -267,53 +345,47 @@ def search_line(
     groups: Numbers,
     last_group: int,
 ) -> tuple[int, int]:
-    """Return what phrases a line has, as bits, and its sentences; it neither is empty nor has white space at an end."""
+    """Return what phrases a line has, as bits, and its sentences; it neither is empty nor has white space at an end.
+
+    Args:
+        readable: how many bytes can be read of ``text``.
+    """
     has = 0
     sentences = 1
-    position = start
-    while position < end:
-        kind = kinds[text[position]]
-        if kind == PLAIN:
-            position += 1
-            continue
-        size = 1
-        if kind == WIDE:
-            code_point, size = decode(text, position)
-            if code_point == KELVIN:
-                kind = FIRST_LETTER + last_group
-            elif classes[code_point] & TERMINAL:
-                kind = ENDS_SENTENCE
-        if kind >= FIRST_LETTER:
-            group = kind - FIRST_LETTER
-            for phrase in range(groups[group], groups[group + 1]):
-                first, anchor = int(offsets[phrase]), int(anchors[phrase])
-                if (
-                    position - start >= anchor
-                    and matches(text, position - anchor, position, characters, first, first + anchor, 0x20)
-                    and matches(
-                        text, position + size, end, characters, first + anchor + 1, int(offsets[phrase + 1]), 0x20
-                    )
-                ):
-                    has |= meanings[phrase]
-        elif kind == CURLY:
-            has |= HAS_CURLY
-        elif kind == ENDS_SENTENCE:
-            behind = position
-            full_width = 0
-            while behind < end:
-                code_point, size = decode(text, behind)
-                found = int(classes[code_point])
-                if not found & (TERMINAL | CLOSING):
-                    break
-                full_width |= found & FULL_WIDTH
-                behind += size
-            size = behind - position
-            if behind < end and not (
-                size == 1 and text[position] == PERIOD and is_initial(text, start, position, classes)
-            ):
-                following = skip_white_space(text, behind, end, classes)
-                code_point, _ = decode(text, following)
-                if full_width != 0 if following == behind else not classes[code_point] & SMALL:
-                    sentences += 1
-        position += size
+    behind_marks = start
+    for block in range(start, end, BLOCK):
+        places = places_to_look_at(text, block, end, readable, kinds)
+        while places != 0:
+            position = block + lowest_bit(places)
+            places &= places - 1
+            if position < behind_marks:
+                continue
+            kind = kinds[text[position]]
+            size = 1
+            if kind == WIDE:
+                code_point, size = decode(text, position)
+                if code_point == KELVIN:
+                    kind = FIRST_PAIR + last_group
+                elif classes[code_point] & TERMINAL:
+                    kind = ENDS_SENTENCE
+            if kind >= FIRST_PAIR:
+                group = kind - FIRST_PAIR
+                has |= find_phrases(
+                    text,
+                    start,
+                    position,
+                    size,
+                    end,
+                    characters,
+                    offsets,
+                    anchors,
+                    meanings,
+                    groups[group],
+                    groups[group + 1],
+                )
+            elif kind == CURLY:
+                has |= HAS_CURLY
+            elif kind == ENDS_SENTENCE:
+                behind_marks, ended = end_of_marks(text, start, position, end, classes)
+                sentences += ended
     return has, sentences

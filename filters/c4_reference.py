@@ -136,6 +136,6 @@ def _stay(text: str, rules: LineRules, counts: list[int]) -> Iterator[str]:
 
 def read_text(text: str, rules: LineRules) -> tuple[list[int], str]:
     """Return what the kernel counts in a text, in the order of its rows, and what its spans leave of it."""
-    counts = [0] * kernel.STATISTICS
+    counts = [0] * kernel.COUNTS
     left = "\n".join(_stay(text, rules, counts))
     return counts, _strip(left)

@@ -159,6 +159,28 @@ class CountingStage(RecordStage):
                 rules.append(rule)
         return tuple(rules)
 
+    def notice_counts(self, signals: Mapping[str, pa.Array]) -> dict[str, int]:
+        """Return how many texts have each label of ``by_language``."""
+        import pyarrow.compute as pc
+
+        if self.language_column is None:
+            return {}
+        labels = signals[self.language_column]
+        return {
+            f"labelled_{label}": pc.sum(pc.equal(labels, label)).as_py() or 0
+            for label in sorted(self.config.by_language)
+        }
+
+    def notices(self, counts: Mapping[str, int]) -> list[str]:
+        """Say which labels of ``by_language`` no text has: one may be misspelt."""
+        unseen = [label for label in sorted(self.config.by_language) if counts.get(f"labelled_{label}") == 0]
+        if not unseen or not counts["entered"]:
+            return []
+        return [
+            f"by_language has settings for {', '.join(unseen)}, and no text that entered the stage has such a label: "
+            f"labels are those that {self.language_column} gives, such as en or ko"
+        ]
+
     def labels(self, setting: str) -> list[str]:
         """Return the languages for which a setting was given, sorted."""
         languages = self.config.by_language.items()

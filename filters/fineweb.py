@@ -76,6 +76,10 @@ class FineWebQuality(CountingStage):
     - Characters in repeated lines are a share of those of all lines (thresher-1), or of the whole text without line
       feeds (datatrove-0.10).
 
+    On a sample of 113,008 records (``thresher sample``, counted by ``python -m benchmarks.presets``), of which
+    datatrove-0.10 drops 32,570, thresher-1 drops 345 more, keeps 145 of them, and has another reason for 145. White
+    space around lines alone changes 587 of these; line ends or characters alone change none, and 48 need several.
+
     What remains different from datatrove itself, in both presets: its tokenizer of words per language, and text of
     white space only, which it drops as ``empty`` and which has left before any stage here. A text without words but
     not blank (zero-width spaces) raises ZeroDivisionError there. Its options ``line_punct_exclude_zero`` and

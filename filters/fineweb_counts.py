@@ -60,7 +60,7 @@ def count_text(text: str, preset: Preset, short_line_length: int) -> dict[str, i
         "lines": len(filled),
         "punctuated_lines": sum(line[-1] in terminal for line in filled),
         "short_lines": sum(len(line) <= short_line_length for line in filled),
-        "duplicate_line_characters": sum(len(line) for index, line in enumerate(filled) if line in filled[:index]),
+        "duplicate_line_characters": sum(map(len, filled)) - sum(map(len, set(filled))),
         "characters": characters,
         "newlines": newlines,
     }

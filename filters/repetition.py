@@ -96,6 +96,11 @@ class GopherRepetition(CountingStage):
       repetition is found or missed by its place in the text. Runs are compared without the blanks between words
       (``a bc`` equals ``ab c``).
 
+    On a sample of 113,008 records (``thresher sample``, counted by ``python -m benchmarks.presets``) datatrove-0.10
+    drops 21,674. thresher-1 keeps 14,000 of them, drops 2,981 others, and has another reason for 2,258. Of these
+    records, the most frequent run alone changes 15,129, characters of words only 6,883, longer runs 1,171, lines and
+    paragraphs 85; 1,253 need several.
+
     What remains different from datatrove itself, in both presets: datatrove splits words by a tokenizer per language,
     a limit of 0 switches a rule off there (here "off" does), and empty text, which it drops as ``empty``, has left
     before any stage here.

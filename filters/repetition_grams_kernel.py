@@ -19,12 +19,13 @@ from numba import types
 from numba.extending import intrinsic
 
 from corpus.jit import inlined
-from corpus.span_kernel import EMPTY, SEED, Hashes, Words, clear_table, hash_span, load_8, mix, same_bytes
+from corpus.span_kernel import EMPTY, MULTIPLIER, SEED, Hashes, Words, clear_table, hash_span, load_8, mix, same_bytes
 from corpus.text import Bytes
 
-SHORT = 8
-"""Words of fewer bytes fit into a number together with their length."""
-LONG_WORD = -1 << 63
+LONG = 16
+"""Words of fewer bytes fit into two numbers together with their length."""
+LONG_WORD = -1
+"""The second number of a longer word; the first is a hash."""
 NONE = -1
 
 
@@ -41,16 +42,27 @@ def store_8(_: Any, data: Any, position: Any, value: Any) -> Any:
 
 
 @inlined
-def word_key(text: Bytes, start: int, length: int, size: int) -> int:
-    """Return a number that is the content of a word of fewer than 8 bytes, and a hash below 0 of a longer one."""
-    if length >= SHORT:
-        return hash_span(text, start, start + length) | LONG_WORD
-    if start + SHORT <= size:
-        return int(load_8(text, start)) & ((1 << 8 * length) - 1) | length << 56
-    key = 0
-    for position in range(length):
-        key |= int(text[start + position]) << 8 * position
-    return key | length << 56
+def word_key(text: Bytes, start: int, length: int, size: int) -> tuple[int, int]:
+    """Return two numbers that are the content of a word of fewer than ``LONG`` bytes; of a longer one, a hash.
+
+    Args:
+        size: bytes that can be read of ``text``.
+    """
+    if length >= LONG:
+        return hash_span(text, start, start + length), LONG_WORD
+    first = second = 0
+    if start + LONG <= size:
+        # No branch depends on the length, which nothing predicts.
+        first = load_8(text, start) & (((1 << 8 * min(length, 7)) - 1) | -(length >= 8))
+        second = load_8(text, start + 8) & ((1 << 8 * max(length - 8, 0)) - 1)
+    else:
+        for position in range(length):
+            byte = int(text[start + position])
+            if position < 8:
+                first |= byte << 8 * position
+            else:
+                second |= byte << 8 * (position - 8)
+    return first, second | length << 56
 
 
 @inlined
@@ -62,38 +74,46 @@ def number_words(
     words: int,
     table: Words,
     keys: Hashes,
+    more_keys: Hashes,
     numbers: Words,
     firsts: Words,
     counts: Words,
 ) -> int:
     """Number words by content, as ``corpus.span_kernel.number_spans`` does, and count how often each occurs.
 
+    Whether a word is new is as hard to predict as text, so no branch depends on it: number ``EMPTY`` has the key that
+    is looked for, and what is written of a known word goes there.
+
     Args:
         size: bytes that can be read of ``text``.
+        table, keys, more_keys: scratch; also ``keys[EMPTY]``, ``more_keys[EMPTY]`` and ``firsts[EMPTY]`` are.
     """
     mask = clear_table(table, words)
     distinct = 0
     for word in range(words):
         start = int(starts[word])
         length = int(ends[word]) - start
-        key = word_key(text, start, length, size)
-        slot = mix(SEED, key) & mask
+        first, second = word_key(text, start, length, size)
+        keys[EMPTY], more_keys[EMPTY] = first, second
+        counts[distinct] = 0
+        slot = (mix(SEED, first) + second) * MULTIPLIER >> 32 & mask
         while True:
-            number = table[slot]
-            if number == EMPTY:
-                table[slot] = number = distinct
-                keys[number], firsts[number], counts[number] = key, word, 0
-                distinct += 1
-                break
-            if keys[number] == key:
-                if key >= 0:
+            number = int(table[slot])
+            if keys[number] == first and more_keys[number] == second:
+                if second != LONG_WORD or number == EMPTY:
                     break
                 other = int(starts[firsts[number]])
                 if ends[firsts[number]] - other == length and same_bytes(text, other, start, length):
                     break
             slot = (slot + 1) & mask
-        numbers[word] = number
+        is_new = int(number == EMPTY)
+        firsts[distinct * is_new + is_new - 1] = word
+        number += (distinct + 1) * is_new
+        table[slot] = number
+        keys[number], more_keys[number] = first, second
         counts[number] += 1
+        numbers[word] = number
+        distinct += is_new
     return distinct
 
 
@@ -119,7 +139,7 @@ def lengthen_grams(
     Args:
         grams: per place the number of the n-gram that begins there, ``NONE`` where it occurs only once; overwritten.
         active: the ``places`` places of repeated n-grams, ascending; overwritten.
-        table, keys, pairs: scratch.
+        table, keys, pairs: scratch; also ``keys[EMPTY]`` and ``firsts[EMPTY]`` are (see ``number_words``).
         firsts, counts: take the first place of each (n + 1)-gram and how often it occurs.
 
     Returns:
@@ -136,17 +156,21 @@ def lengthen_grams(
     distinct = 0
     for index in range(pairs_left):
         key = pairs[index]
+        keys[EMPTY] = key
+        counts[distinct] = 0
         slot = mix(SEED, key) & mask
-        while table[slot] != EMPTY and keys[table[slot]] != key:
+        number = int(table[slot])
+        while keys[number] != key:
             slot = (slot + 1) & mask
-        if table[slot] == EMPTY:
-            table[slot] = distinct
-            keys[distinct] = key
-            firsts[distinct] = active[index]
-            counts[distinct] = 0
-            distinct += 1
-        grams[active[index]] = table[slot]
-        counts[table[slot]] += 1
+            number = int(table[slot])
+        is_new = int(number == EMPTY)
+        firsts[distinct * is_new + is_new - 1] = active[index]
+        number += (distinct + 1) * is_new
+        table[slot] = number
+        keys[number] = key
+        counts[number] += 1
+        grams[active[index]] = number
+        distinct += is_new
     left = 0
     for index in range(pairs_left):
         place = active[index]
@@ -202,9 +226,9 @@ def join_words(text: Bytes, size: int, starts: Words, ends: Words, words: int, j
     for word in range(words):
         cuts[word] = length
         position, end = int(starts[word]), int(ends[word])
-        while position < end and position + SHORT <= size:
+        while position < end and position + 8 <= size:
             store_8(joined, length, load_8(text, position))
-            copied = min(SHORT, end - position)
+            copied = min(8, end - position)
             length += copied
             position += copied
         while position < end:
@@ -221,6 +245,7 @@ def drop_unique_prefixes(
     cuts: Words,
     words: int,
     size: int,
+    hashed: int,
     prefix: int,
     candidates: Words,
     listed: int,
@@ -233,8 +258,11 @@ def drop_unique_prefixes(
     their hash, so that a few candidates stay for nothing.
 
     Args:
+        hashed, prefix: of how many first bytes ``hashes`` has the hash now, and of how many it gets it; both multiples
+            of 16.
         candidates: the ``listed`` places to look at, ascending; overwritten.
         table: scratch of 16 ``listed`` + 16 bytes.
+        hashes: by place.
     """
     length = 16
     while length < 8 * listed:
@@ -242,12 +270,14 @@ def drop_unique_prefixes(
     for slot in range(length):
         table[slot] = 0
     for index in range(listed):
-        start = int(cuts[candidates[index]])
-        hashes[index] = 0
+        place = int(candidates[index])
+        start = int(cuts[place])
         if start + prefix <= cuts[words]:
-            found = hash_span(joined, start, start + prefix)
-            hashes[index] = found
-            table[found & (length - 1)] = min(table[found & (length - 1)] + 1, 2)
+            state = hashes[place] if hashed > 0 else SEED
+            for position in range(start + hashed, start + prefix, 16):
+                state = mix(state, mix(load_8(joined, position), load_8(joined, position + 8)))
+            hashes[place] = state
+            table[state & (length - 1)] = min(table[state & (length - 1)] + 1, 2)
     left = 0
     for index in range(listed):
         place = int(candidates[index])
@@ -255,8 +285,19 @@ def drop_unique_prefixes(
             break
         candidates[left] = place
         shorter = cuts[place + size] - cuts[place] < prefix
-        left += shorter | (table[hashes[index] & (length - 1)] > 1)
+        left += shorter | (table[hashes[place] & (length - 1)] > 1)
     return left
+
+
+@inlined
+def hash_run(joined: Bytes, start: int, length: int, prefix: int, state: int) -> int:
+    """Return a hash of a run of bytes; ``state`` is the hash of its first ``prefix`` bytes where it has so many."""
+    if length < prefix:
+        return hash_span(joined, start, start + length)
+    end = start + length
+    for position in range(start + prefix, end - 8, 8):
+        state = mix(state, load_8(joined, position))
+    return mix(state ^ length, load_8(joined, end - 8))
 
 
 @inlined
@@ -266,6 +307,8 @@ def count_joined_duplicates(
     before: Words,
     words: int,
     size: int,
+    prefix: int,
+    prefix_hashes: Hashes,
     candidates: Words,
     listed: int,
     table: Words,
@@ -277,13 +320,13 @@ def count_joined_duplicates(
     that are not among the ``listed`` candidates equal no other, so that they need not be looked at.
     """
     mask = clear_table(table, listed)
-    characters = free = 0
-    for index in range(listed):
+    characters = index = 0
+    while index < listed:
         place = int(candidates[index])
-        if place < free or place > words - size:
-            continue
+        if place > words - size:
+            break
         start, length = int(cuts[place]), int(cuts[place + size] - cuts[place])
-        found = hash_span(joined, start, start + length)
+        found = hash_run(joined, start, length, prefix, prefix_hashes[place])
         slot = found & mask
         while table[slot] != EMPTY:
             other = table[slot]
@@ -294,7 +337,13 @@ def count_joined_duplicates(
         if table[slot] == EMPTY:
             table[slot] = place
             hashes[place] = found
+            index += 1
+            continue
+        characters += before[place + size] - before[place]
+        # In a long repetition all places are candidates.
+        if index + size < listed and candidates[index + size] == place + size:
+            index += size
         else:
-            characters += before[place + size] - before[place]
-            free = place + size
+            while index < listed and candidates[index] < place + size:
+                index += 1
     return characters

@@ -36,7 +36,7 @@ COUNTS = (
 CHARACTERS, LINES, PARAGRAPHS = 0, 1, 4
 TOP_GRAMS, DUPLICATE_GRAMS = 7 - FIRST_TOP, 10 - FIRST_DUPLICATE
 
-PREFIXES = (16, 32, 0, 48, 0, 0)
+PREFIXES = (16, 32, 32, 48, 48, 48)
 """By how many first bytes the candidates for equal n-grams are sifted before each size; longer ones tell more."""
 ID_BYTES = 4
 
@@ -149,10 +149,10 @@ def sweep(
     text, class_table = pointer(data), pointer(classes)
     all_line_starts, all_line_ends, all_line_words = pointer(line_starts), pointer(line_ends), pointer(line_words)
     numbers, grams = pointer(places_of_words[NUMBERS]), pointer(places_of_words[GRAMS])
-    active, firsts = pointer(places_of_words[ACTIVE]), pointer(places_of_words[FIRSTS])
+    active, firsts = pointer(places_of_words[ACTIVE]), pointer(places_of_words[FIRSTS, 1:])
     counts = pointer(places_of_words[COUNTS_OF_GRAMS])
     group_starts, group_ends = pointer(places_of_words[GROUP_STARTS]), pointer(places_of_words[GROUP_ENDS])
-    table, hashes, pairs = pointer(table_places), pointer(hash_places[0]), pointer(hash_places[1])
+    table, hashes, pairs = pointer(table_places), pointer(hash_places[0, 1:]), pointer(hash_places[1, 1:])
     number_text, table_bytes, joined = pointer(number_bytes), pointer(bytes_of_table), pointer(joined_bytes)
     for row in range(len(characters)):
         first_word, first_line, last_line = word_firsts[row], line_firsts[row], line_firsts[row + 1]
@@ -161,7 +161,7 @@ def sweep(
         end = int(offsets[row + 1]) if first_line < last_line else start  # nothing of a text that is not alive
         starts, ends = pointer(word_starts[first_word:]), pointer(word_ends[first_word:])
         before = pointer(word_characters[first_word:])
-        distinct = number_words(text, len(data), starts, ends, words, table, hashes, numbers, firsts, counts)
+        distinct = number_words(text, len(data), starts, ends, words, table, hashes, pairs, numbers, firsts, counts)
         places = start_grams(numbers, words, counts, grams, active)
         for size in range(FIRST_TOP, (LAST_TOP if as_datatrove else LAST_DUPLICATE) + 1):
             places, distinct = lengthen_grams(grams, active, places, table, hashes, pairs, firsts, counts)
@@ -186,14 +186,26 @@ def sweep(
             candidates = max(words - FIRST_DUPLICATE + 1, 0)
             for place in range(candidates):
                 grams[place] = place
+            hashed = 0
             for size in range(FIRST_DUPLICATE, LAST_DUPLICATE + 1):
                 prefix = PREFIXES[size - FIRST_DUPLICATE]
-                if prefix > 0:
+                if prefix > hashed:
                     candidates = drop_unique_prefixes(
-                        joined, group_starts, words, size, prefix, grams, candidates, table_bytes, hashes
+                        joined, group_starts, words, size, hashed, prefix, grams, candidates, table_bytes, pairs
                     )
+                    hashed = prefix
                 result[DUPLICATE_GRAMS + size, row] = count_joined_duplicates(
-                    joined, group_starts, before, words, size, grams, candidates, table, hashes
+                    joined,
+                    group_starts,
+                    before,
+                    words,
+                    size,
+                    hashed,
+                    pairs,
+                    grams,
+                    candidates,
+                    table,
+                    hashes,
                 )
         else:
             result[CHARACTERS, row] = before[words] - before[0]

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from corpus.errors import UsageError
 
 Format = Literal["jsonl", "json", "csv", "tsv", "parquet"]
 AnswerIs = Literal["text", "letter", "zero_based", "one_based"]
@@ -19,7 +24,11 @@ class HubConfig(BaseModel):
     model_config = STRICT
 
     id: str = Field(pattern=r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?$", description="Data set, as openai/gsm8k.")
-    revision: str = Field(min_length=1, description="Commit, tag or branch; a commit never changes.")
+    revision: str = Field(
+        # It becomes the path of a folder, in which no part may lead elsewhere.
+        pattern=r"^[A-Za-z0-9][\w.+-]*(/[A-Za-z0-9][\w.+-]*)*$",
+        description="Commit, tag or branch; a commit never changes.",
+    )
 
 
 class BenchmarkConfig(BaseModel):
@@ -32,6 +41,9 @@ class BenchmarkConfig(BaseModel):
         description="Files or globs: relative to the suite file, or within the hub data set. gz is unpacked."
     )
     hub: HubConfig | None = Field(default=None, description="Data set of the hub that holds the files.")
+    license: str | None = Field(
+        default=None, min_length=1, description="Licence of the items, as its publisher names it; shown, not judged."
+    )
     format: Format | None = Field(default=None, description="Format of the files; default by their suffix.")
     records: str | None = Field(default=None, description="Key of a JSON file under which the list of items stands.")
     columns: list[str] | None = Field(
@@ -80,3 +92,37 @@ class SuiteConfig(BaseModel):
     model_config = STRICT
 
     benchmarks: list[BenchmarkConfig] = Field(min_length=1, description="The benchmarks, in any order.")
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A benchmark as a suite file declares it.
+
+    Attributes:
+        config: what is declared.
+        suite: the suite file.
+        places: file and line of its settings; ``name`` is among them.
+    """
+
+    config: BenchmarkConfig
+    suite: Path
+    places: Mapping[str, str]
+
+    def problem(self, setting: str, what: str) -> UsageError:
+        """Return an error that names suite, line and benchmark; where the setting is left out, the benchmark's line."""
+        place = self.places.get(setting, self.places["name"])
+        return UsageError(f"{place}: benchmark {self.config.name}: {what}")
+
+
+@dataclass(frozen=True)
+class ItemFile:
+    """A file with items of a benchmark; messages call it ``name``."""
+
+    benchmark: Benchmark
+    name: str
+    path: Path
+
+    def problem(self, what: str, row: int | None = None, setting: str = "files") -> UsageError:
+        """Return an error that names suite, line, benchmark, file and row, and the setting to look at."""
+        where = self.name if row is None else f"{self.name}, row {row}"
+        return self.benchmark.problem(setting, f"{where}: {'' if setting == 'files' else f'{setting}: '}{what}")

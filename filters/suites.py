@@ -1,28 +1,26 @@
-"""Suites of benchmarks: finding and reading the files, and what ``thresher suites list | check | fetch`` tell.
+"""Suites of benchmarks: reading suite files, finding and reading the files that they name.
 
 A suite file is YAML. Files of a benchmark are relative to it; those of a hub data set are read from the local copy that
-``fetch_suite`` makes.
+``filters.suite_hub`` makes. What is wrong is told with suite file, line and setting, and for rows with file and row.
 """
 
 from __future__ import annotations
 
 import glob
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import platformdirs
-from pydantic import BaseModel, ValidationError
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
+from pydantic import ValidationError
 
+from corpus.config_problems import Problems, type_name
 from corpus.errors import UsageError
-from filters.suite_config import BenchmarkConfig, HubConfig, SuiteConfig
+from corpus.yaml_reader import Document, read_yaml_file
+from filters.suite_config import Benchmark, BenchmarkConfig, HubConfig, SuiteConfig
 from filters.suite_items import BenchmarkItem, read_items
-
-INSTALL_HUB = "install it with: pip install huggingface_hub"
 
 
 @dataclass(frozen=True)
@@ -31,6 +29,17 @@ class Suite:
 
     path: Path
     config: SuiteConfig
+    document: Document
+
+    @property
+    def benchmarks(self) -> list[Benchmark]:
+        """The benchmarks with the lines of their settings, in the order of the file."""
+        return [self._benchmark(number, config) for number, config in enumerate(self.config.benchmarks)]
+
+    def _benchmark(self, number: int, config: BenchmarkConfig) -> Benchmark:
+        names = ("name", *config.model_fields_set)
+        places = {name: str(self.document.place(("benchmarks", number, name))) for name in names}
+        return Benchmark(config, self.path, places)
 
 
 @dataclass(frozen=True)
@@ -38,14 +47,176 @@ class BenchmarkFiles:
     """A benchmark with the local files that its entries match.
 
     Attributes:
-        suite: the suite file.
-        config: the benchmark.
+        benchmark: the benchmark.
         files: (name, path), sorted by name; names are below the longest common folder.
     """
 
-    suite: Path
-    config: BenchmarkConfig
+    benchmark: Benchmark
     files: tuple[tuple[str, Path], ...]
+
+    @property
+    def config(self) -> BenchmarkConfig:
+        """What is declared."""
+        return self.benchmark.config
+
+
+@contextmanager
+def noted(problems: list[str]) -> Iterator[None]:
+    """Note a UsageError among problems instead of ending, so that all can be told in one go."""
+    try:
+        yield
+    except UsageError as error:
+        problems.append(str(error))
+
+
+def raise_noted(problems: list[str]) -> None:
+    """Raise UsageError with a line per problem, if there are any."""
+    if problems:
+        raise UsageError("\n".join(problems))
+
+
+def read_suite(path: Path) -> Suite:
+    """Read a suite file. Raises UsageError with one line per problem: file, line, setting, what is wanted."""
+    document = read_yaml_file(path)
+    if not isinstance(document.value, dict):
+        found = "is empty" if document.value is None else f"is {type_name(document.value)}"
+        raise UsageError(f"{document.place(())}: the suite {found}; it needs the key benchmarks, a list")
+    problems = Problems(document)
+    try:
+        config = SuiteConfig.model_validate(document.value)
+    except ValidationError as error:
+        problems.add_validation_error(error, SuiteConfig, ())
+        problems.raise_if_any()
+        raise
+    first: dict[str, int] = {}
+    for number, benchmark in enumerate(config.benchmarks):
+        if first.setdefault(benchmark.name, number) != number:
+            place = document.place(("benchmarks", first[benchmark.name], "name"))
+            problems.add(
+                ("benchmarks", number, "name"),
+                f"two benchmarks have the name {benchmark.name}, the other on line {place.line}; give each its own",
+            )
+    problems.raise_if_any()
+    return Suite(path, config, document)
+
+
+def read_suites(entries: Iterable[str], setting: str) -> list[Suite]:
+    """Return the suites that paths and globs name, each once, by path.
+
+    Raises:
+        UsageError: an entry matches nothing, or suites cannot be used; what is wrong with any of them is told.
+    """
+    paths: set[Path] = set()
+    for entry in entries:
+        found = [entry] if Path(entry).is_file() else sorted(glob.glob(entry, recursive=True))
+        files = [Path(path).resolve() for path in found if Path(path).is_file()]
+        if not files:
+            raise UsageError(f"{setting}: {entry} matches no file; give suite files or globs (suites/*.yaml)")
+        paths.update(files)
+    suites: list[Suite] = []
+    problems: list[str] = []
+    for path in sorted(paths):
+        with noted(problems):
+            suites.append(read_suite(path))
+    raise_noted(problems)
+    return suites
+
+
+def find_suites(entries: Iterable[str], setting: str) -> list[Suite]:
+    """Return the suites that paths and globs name, as ``read_suites``, to be used together.
+
+    Raises:
+        UsageError: also where two suites have a benchmark of one name.
+    """
+    suites = read_suites(entries, setting)
+    owners: dict[str, Benchmark] = {}
+    for suite in suites:
+        for benchmark in suite.benchmarks:
+            owner = owners.setdefault(benchmark.config.name, benchmark)
+            if owner.suite != suite.path:
+                raise benchmark.problem("name", f"it is declared in {owner.places['name']} too; rename or remove one")
+    return suites
+
+
+def hub_folder(hub: HubConfig) -> Path:
+    """Return the folder of the local copy of a hub data set in one revision."""
+    return Path(platformdirs.user_cache_dir("thresher")) / "suites" / hub_name(hub)
+
+
+def hub_name(hub: HubConfig) -> Path:
+    """Return the relative path of a hub data set in one revision, in a folder of such copies."""
+    return Path(hub.id.replace("/", "--")) / hub.revision
+
+
+def benchmark_files(benchmark: Benchmark, copies: Path | None = None) -> BenchmarkFiles:
+    """Return the local files of a benchmark.
+
+    Args:
+        benchmark: the benchmark.
+        copies: where its hub data set was copied to; default ``hub_folder``.
+
+    Raises:
+        UsageError: an entry matches no file.
+    """
+    hub = benchmark.config.hub
+    folder = benchmark.suite.parent if hub is None else copies or hub_folder(hub)
+    paths: set[Path] = set()
+    for pattern in benchmark.config.patterns:
+        whole = folder / pattern
+        if whole.is_file():
+            paths.add(whole)
+            continue
+        found = [Path(path) for path in glob.glob(str(folder / pattern), recursive=True) if Path(path).is_file()]
+        if not found:
+            remedy = "correct the entry"
+            if hub is not None:
+                command = f"thresher suites fetch {benchmark.config.name} --suites {benchmark.suite}"
+                remedy = f"fetch {hub.id} at {hub.revision}: {command}"
+            raise benchmark.problem("files", f"files: {pattern} matches no file in {folder}; {remedy}")
+        paths.update(found)
+    ordered = sorted(paths)
+    parent = ordered[0].parent
+    while not all(path.is_relative_to(parent) for path in ordered):
+        parent = parent.parent
+    names = sorted((path.relative_to(parent).as_posix(), path) for path in ordered)
+    return BenchmarkFiles(benchmark, tuple(names))
+
+
+def all_files(suites: Sequence[Suite]) -> list[BenchmarkFiles]:
+    """Return the local files of all benchmarks, by name. Raises UsageError naming all benchmarks that lack some."""
+    found: list[BenchmarkFiles] = []
+    problems: list[str] = []
+    for benchmark in (benchmark for suite in suites for benchmark in suite.benchmarks):
+        with noted(problems):
+            found.append(benchmark_files(benchmark))
+    raise_noted(problems)
+    return sorted(found, key=lambda files: files.config.name)
+
+
+def load_items(benchmarks: Iterable[BenchmarkFiles]) -> list[BenchmarkItem]:
+    """Return the items of benchmarks.
+
+    Raises:
+        UsageError: with a line for each benchmark that cannot be used: suite, line, benchmark, file and row.
+    """
+    items: list[BenchmarkItem] = []
+    problems: list[str] = []
+    for found in benchmarks:
+        with noted(problems):
+            items.extend(read_items(found.benchmark, found.files))
+    raise_noted(problems)
+    return items
+
+
+def content_digest(benchmarks: Sequence[BenchmarkFiles]) -> str:
+    """Return the SHA-256 of what benchmarks declare and of the bytes of their files, not of where these lie."""
+    digest = hashlib.sha256()
+    for found in sorted(benchmarks, key=lambda files: files.config.name):
+        meaning = found.config.model_dump_json(exclude={"files", "hub", "license"})
+        digest.update(f"{len(meaning)}:{meaning}{len(found.files)};".encode())
+        for name, path in found.files:
+            digest.update(f"{len(name)}:{name}{file_summary(name, path).sha256}".encode())
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -57,154 +228,8 @@ class FileSummary:
     sha256: str
 
 
-@dataclass(frozen=True)
-class BenchmarkSummary:
-    """What ``thresher suites`` tells of a benchmark.
-
-    Attributes:
-        name, suite: of the benchmark.
-        origin: ``local``, or id and revision of the hub data set.
-        files: its local files; empty where none are there.
-        missing: why there are none, else None.
-        items: the number of items; None where they were not read.
-        long, short: items that are found also with words changed, and exactly.
-        uncheckable: (id, reason) of those that cannot be checked.
-        with_answer, with_choices, with_context: items that have these.
-    """
-
-    name: str
-    suite: str
-    origin: str
-    files: tuple[FileSummary, ...]
-    missing: str | None = None
-    items: int | None = None
-    long: int = 0
-    short: int = 0
-    uncheckable: tuple[tuple[str, str], ...] = ()
-    with_answer: int = 0
-    with_choices: int = 0
-    with_context: int = 0
-
-
-def read_suite(path: Path) -> Suite:
-    """Read a suite file. Raises UsageError naming file and field."""
-    try:
-        value = YAML(typ="safe", pure=True).load(path.read_bytes())
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror or error}; give a suite file") from None
-    except (YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
-    try:
-        config = SuiteConfig.model_validate(value)
-    except ValidationError as error:
-        raise UsageError("\n".join(f"{path}: {_problem(value, problem)}" for problem in error.errors())) from None
-    names = [benchmark.name for benchmark in config.benchmarks]
-    for name in names:
-        if names.count(name) > 1:
-            raise UsageError(f"{path}: two benchmarks have the name {name}; give each its own")
-    return Suite(path, config)
-
-
-def _problem(value: Any, problem: Any) -> str:
-    place = ""
-    for part in problem["loc"]:
-        place += f"[{part}]" if isinstance(part, int) else f".{part}"
-    text = f"{place.lstrip('.') or 'the file'}: {problem['msg']}"
-    if problem["type"] == "extra_forbidden":
-        known: type[BaseModel] = BenchmarkConfig if len(problem["loc"]) > 1 else SuiteConfig
-        known = HubConfig if "hub" in problem["loc"][:-1] else known
-        text += f"; the keys are {', '.join(known.model_fields)}"
-    if isinstance(value, dict) and len(problem["loc"]) > 1 and isinstance(problem["loc"][1], int):
-        benchmark = value["benchmarks"][problem["loc"][1]]
-        if isinstance(benchmark, dict) and isinstance(benchmark.get("name"), str):
-            text += f" (benchmark {benchmark['name']})"
-    return text
-
-
-def find_suites(entries: Iterable[str], setting: str) -> list[Suite]:
-    """Return the suites that paths and globs name, each once, by path.
-
-    Raises:
-        UsageError: an entry matches nothing, a suite cannot be used, or two suites have a benchmark of one name.
-    """
-    paths: set[Path] = set()
-    for entry in entries:
-        found = [entry] if Path(entry).is_file() else sorted(glob.glob(entry, recursive=True))
-        files = [Path(path).resolve() for path in found if Path(path).is_file()]
-        if not files:
-            raise UsageError(f"{setting}: {entry} matches no file; give suite files or globs (suites/*.yaml)")
-        paths.update(files)
-    suites = [read_suite(path) for path in sorted(paths)]
-    owners: dict[str, Path] = {}
-    for suite in suites:
-        for benchmark in suite.config.benchmarks:
-            if benchmark.name in owners:
-                raise UsageError(
-                    f"{suite.path}: the benchmark {benchmark.name} is declared in {owners[benchmark.name]} too; rename "
-                    "or remove one"
-                )
-            owners[benchmark.name] = suite.path
-    return suites
-
-
-def hub_folder(hub: HubConfig) -> Path:
-    """Return the folder of the local copy of a hub data set in one revision."""
-    return Path(platformdirs.user_cache_dir("thresher")) / "suites" / hub.id.replace("/", "--") / hub.revision
-
-
-def benchmark_files(suite: Suite, benchmark: BenchmarkConfig) -> BenchmarkFiles:
-    """Return the local files of a benchmark. Raises UsageError where an entry matches none."""
-    folder = suite.path.parent if benchmark.hub is None else hub_folder(benchmark.hub)
-    where = f"{suite.path}: benchmark {benchmark.name}"
-    paths: set[Path] = set()
-    for pattern in benchmark.patterns:
-        whole = folder / pattern
-        if whole.is_file():
-            paths.add(whole)
-            continue
-        found = [Path(path) for path in glob.glob(str(folder / pattern), recursive=True) if Path(path).is_file()]
-        if not found:
-            remedy = (
-                "correct the entry"
-                if benchmark.hub is None
-                else f"fetch {benchmark.hub.id} at {benchmark.hub.revision}: thresher suites fetch {suite.path}"
-            )
-            raise UsageError(f"{where}: files: {pattern} matches no file in {folder}; {remedy}")
-        paths.update(found)
-    ordered = sorted(paths)
-    parent = ordered[0].parent
-    while not all(path.is_relative_to(parent) for path in ordered):
-        parent = parent.parent
-    names = sorted((path.relative_to(parent).as_posix(), path) for path in ordered)
-    return BenchmarkFiles(suite.path, benchmark, tuple(names))
-
-
-def all_files(suites: Sequence[Suite]) -> list[BenchmarkFiles]:
-    """Return the local files of all benchmarks, by name. Raises UsageError where some are missing."""
-    found = [benchmark_files(suite, benchmark) for suite in suites for benchmark in suite.config.benchmarks]
-    return sorted(found, key=lambda benchmark: benchmark.config.name)
-
-
-def load_items(benchmarks: Iterable[BenchmarkFiles]) -> list[BenchmarkItem]:
-    """Return the items of benchmarks. Raises UsageError naming suite, benchmark, file and row."""
-    items: list[BenchmarkItem] = []
-    for benchmark in benchmarks:
-        items.extend(read_items(str(benchmark.suite), benchmark.config, benchmark.files))
-    return items
-
-
-def content_digest(benchmarks: Sequence[BenchmarkFiles]) -> str:
-    """Return the SHA-256 of what benchmarks declare and of the bytes of their files, not of where these lie."""
-    digest = hashlib.sha256()
-    for benchmark in sorted(benchmarks, key=lambda benchmark: benchmark.config.name):
-        meaning = benchmark.config.model_dump_json(exclude={"files", "hub"})
-        digest.update(f"{len(meaning)}:{meaning}{len(benchmark.files)};".encode())
-        for name, path in benchmark.files:
-            digest.update(f"{len(name)}:{name}{_summary(name, path).sha256}".encode())
-    return digest.hexdigest()
-
-
-def _summary(name: str, path: Path) -> FileSummary:
+def file_summary(name: str, path: Path) -> FileSummary:
+    """Return size and hash of a file. Raises UsageError where it cannot be read."""
     digest = hashlib.sha256()
     size = 0
     try:
@@ -213,56 +238,5 @@ def _summary(name: str, path: Path) -> FileSummary:
                 digest.update(piece)
                 size += len(piece)
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise UsageError(f"{path}: cannot be read: {error.strerror or error}; give this user access to it") from None
     return FileSummary(name, size, digest.hexdigest())
-
-
-def list_suites(suites: Sequence[Suite]) -> list[BenchmarkSummary]:
-    """Return the benchmarks of suites with their local files, by name; reads no items."""
-    summaries = []
-    for suite in suites:
-        for benchmark in suite.config.benchmarks:
-            hub = benchmark.hub
-            origin = "local" if hub is None else f"{hub.id}@{hub.revision}"
-            try:
-                files = tuple(_summary(name, path) for name, path in benchmark_files(suite, benchmark).files)
-                missing = None
-            except UsageError as error:
-                files, missing = (), str(error)
-            summaries.append(BenchmarkSummary(benchmark.name, str(suite.path), origin, files, missing))
-    return sorted(summaries, key=lambda summary: summary.name)
-
-
-def fetch_suite(suite: Suite) -> dict[str, str]:
-    """Copy the hub data sets of a suite to this machine, those files only that benchmarks name.
-
-    Returns:
-        The commit of each data set that was copied, by ``id@revision``.
-
-    Raises:
-        UsageError: huggingface_hub is not installed, or a data set cannot be had.
-    """
-    wanted: dict[HubConfig, list[str]] = {}
-    for benchmark in suite.config.benchmarks:
-        if benchmark.hub is not None:
-            wanted.setdefault(benchmark.hub, []).extend(benchmark.patterns)
-    if not wanted:
-        return {}
-    try:
-        import huggingface_hub
-    except ImportError:
-        raise UsageError(f"{suite.path}: hub data sets need the package huggingface_hub; {INSTALL_HUB}") from None
-    commits = {}
-    for hub, patterns in wanted.items():
-        try:
-            info = huggingface_hub.HfApi().dataset_info(hub.id, revision=hub.revision)
-            huggingface_hub.snapshot_download(
-                hub.id, repo_type="dataset", revision=info.sha, allow_patterns=patterns, local_dir=hub_folder(hub)
-            )
-        except Exception as error:  # the client has errors of its own, and those of its transport
-            raise UsageError(
-                f"{suite.path}: cannot fetch {hub.id} at {hub.revision}: {error}; check id, revision and network, or "
-                "name local files"
-            ) from None
-        commits[f"{hub.id}@{hub.revision}"] = str(info.sha)
-    return commits

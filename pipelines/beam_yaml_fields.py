@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from corpus.config_problems import nearest
 from corpus.errors import UsageError
 from corpus.stages import Rule, Signal, Stage, StageConfig
 from dedup.duplicates import DuplicateStage, SourceOrder
 from pipelines.beam_yaml_rows import field_name
-from pipelines.config_problems import nearest
 
 _LABEL = "label"
 

@@ -14,7 +14,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from corpus.errors import CheckFailedError, ThresherError
-from pipelines import contamination_command, select_command, suites_command, whatif_command
+from pipelines import (
+    compare_command,
+    contamination_command,
+    explain_command,
+    select_command,
+    suites_command,
+    whatif_command,
+)
 from pipelines.terminal import Handler, add_config, add_engine, config_of, console_for, engine_arguments, write_json
 
 INTERRUPTED = 130
@@ -124,9 +131,11 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     verify = command("verify", _verify, "Check a run against its manifest: hashes, counts, conservation.")
     verify.add_argument("run", metavar="RUN")
     verify.add_argument("--json", action="store_true", help="print as JSON")
+    compare_command.add(command)
     contamination_command.add(command)
     select_command.add(command)
     suites_command.add(command)
+    explain_command.add(command)
     whatif_command.add(command)
     arguments, rest = parser.parse_known_args(argv)
     arguments.rest = rest

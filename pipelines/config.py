@@ -17,12 +17,12 @@ from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError, 
 from corpus.batch_layout import MAX_BATCH_ROWS, Layout
 from corpus.config_problems import Problems, type_name
 from corpus.errors import UsageError
-from corpus.filesystem import redact
 from corpus.inputs import InputConfig
 from corpus.stages import Stage, StageConfig, TextField, known_stages
 from corpus.yaml_reader import Document, KeyPath, Place, read_yaml_file
 from pipelines.config_settings import apply_settings
 from pipelines.yaml_writer import dump_yaml as dump_yaml
+from reports.limits import Checks
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -72,6 +72,8 @@ class RunConfig(BaseModel):
         default=256 * MIB, ge=MIB, description="Bytes of kept text for which a curated file is planned."
     )
 
+    checks: Checks | None = Field(default=None, description="What must hold before the run is published.")
+
     def build(self) -> list[Stage]:
         """Return the stages, not prepared yet. Raises UsageError for a field that the records do not have."""
         classes = known_stages()
@@ -85,6 +87,12 @@ class RunConfig(BaseModel):
             stage.bind(stages)
             self._check_carried(stage)
             stages.append(stage)
+        for name in self.checks.maximum_drop_share if self.checks else ():
+            if name not in {"input", *(stage.name for stage in stages)}:
+                raise UsageError(
+                    f"checks.maximum_drop_share.{name}: no stage has this name; there are "
+                    f"{', '.join(['input', *(stage.name for stage in stages)])}"
+                )
         return stages
 
     def _check_carried(self, stage: Stage) -> None:
@@ -162,11 +170,15 @@ def semantic_config(config: RunConfig, fingerprints: Mapping[str, Mapping[str, s
 
 def given_config(config: RunConfig) -> dict[str, Any]:
     """Return a config as it was given, without output; secrets in the names of input files are left out."""
+    from corpus.filesystem import redact
+
     settings = config.input.model_dump(mode="json", exclude_unset=True)
     settings["files"] = [redact(entry) for entry in config.input.files]
     given: dict[str, Any] = {"input": settings, "stages": []}
     for name in ("batch_rows", "batch_bytes", "target_file_bytes"):
         given[name] = getattr(config, name)
+    if config.checks is not None:
+        given["checks"] = config.checks.model_dump(mode="json", exclude_unset=True)
     for entry in config.stages:
         values = entry.config.model_dump(mode="json", exclude_unset=True, warnings=False)
         given["stages"].append({entry.kind: {**values, "name": entry.name}})
@@ -228,6 +240,7 @@ def _learn_settings(problems: Problems, classes: Mapping[str, type[Stage]]) -> N
         problems.known_elsewhere(kind, classes[kind].Config.model_fields)
     problems.known_elsewhere("", RunConfig.model_fields)
     problems.known_elsewhere("input", InputConfig.model_fields)
+    problems.known_elsewhere("checks", Checks.model_fields)
     if not present:
         for kind, stage_class in classes.items():
             problems.known_elsewhere(kind, stage_class.Config.model_fields)

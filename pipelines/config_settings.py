@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from corpus.config_problems import Problems, nearest, type_name
 from corpus.errors import UsageError
-from pipelines.config_problems import Problems, nearest, type_name
-from pipelines.yaml_reader import Document, KeyPath, Place, read_yaml
+from corpus.yaml_reader import Document, KeyPath, Place, read_yaml
 
 FORM = "write --set STAGE.KEY=VALUE, --set input.KEY=VALUE or --set KEY=VALUE"
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pipelines.yaml_reader import resolve_plain
+from corpus.yaml_reader import resolve_plain
 
 # What YAML 1.1 takes for booleans although 1.2 takes it for text.
 _OLD_BOOLEANS = frozenset(["y", "n", "yes", "no", "on", "off"])

@@ -12,6 +12,7 @@ import pyarrow as pa
 from corpus.stages import CorpusStage, EditingStage, RecordStage
 from reports.counts import Counts, add, balance
 from reports.fates import Fates, StageInfo, first_rules
+from reports.scores import score_counts
 from reports.tables import STAGE_ERROR
 
 
@@ -88,6 +89,7 @@ def chunk_counts(
     for index, info in enumerate(infos):
         counts["stages"][info.name], characters = _stage_counts(index, info, fates, characters, failing == 1)
     counts["overlap"] = _overlap(fates, infos)
+    counts |= score_counts(infos, fates, records, labels)
     return counts
 
 
@@ -135,9 +137,15 @@ def _stage_counts(
             signal.name: fates.signal(info, signal.name).filter(pa.array(entered)) for signal in info.stage.signals()
         }
         if isinstance(info.stage, CorpusStage):
-            counts["duplicates"] = info.stage.summary_counts(marks, left[entered])
+            found = info.stage.summary_counts(marks, left[entered])
+            if found:
+                counts["duplicates"] = found
+                kept = fates.kept[entered]
+                of_kept = {name: values.filter(pa.array(kept)) for name, values in marks.items()}
+                counts["in_output"] = info.stage.summary_counts(of_kept, np.zeros(int(kept.sum()), np.bool_))
         elif isinstance(info.stage, RecordStage):
-            counts["notices"] = info.stage.notice_counts(marks)
+            read = {name: fates.columns[name].filter(pa.array(entered)) for name in info.stage.signal_columns()}
+            counts["notices"] = info.stage.notice_counts({**marks, **read})
     return counts, after
 
 

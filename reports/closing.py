@@ -13,6 +13,7 @@ from corpus.folder import Folder
 from corpus.parquet_output import OutputFile
 from corpus.shards import CURATED, TABLES
 from corpus.staging import read_records, records_name
+from reports.contamination import contamination_report
 from reports.counts import Counts, total_of
 from reports.dataset_card import dataset_card
 from reports.drop_report import build_report, check_conservation
@@ -28,6 +29,7 @@ from reports.manifest import (
     to_json,
     write_listed,
 )
+from reports.scores import score_report
 from reports.tables import STAGE_ERROR
 
 
@@ -52,6 +54,11 @@ class Books:
     shuffled_bytes: Mapping[str, int]
     repeated_example: str | None
     renamed: Mapping[str, str]
+
+    @property
+    def reused_scores(self) -> Mapping[str, Mapping[str, int]]:
+        """Of each scorer, how many scores there are, and how many of them the score table had."""
+        return self.counts.get("reused", {})  # type: ignore[no-any-return]
 
     @property
     def columns_nobody_has(self) -> list[str]:
@@ -131,6 +138,9 @@ def close_books(folder: Folder, files: Sequence[str], infos: Sequence[StageInfo]
         if folder.exists(summary_name(info.name)):
             summary = json.loads(folder.read_bytes(summary_name(info.name)))
             shuffled[info.name] = summary.pop(SHUFFLED)
+            if MEMBERS_FOUND not in summary:
+                counts["stages"][info.name]["summary"] = summary
+                continue
             told, found = summary.pop(MEMBERS_FOUND), counts["stages"][info.name]["duplicates"].pop(MEMBERS_FOUND)
             if told != found:
                 raise ThresherError(
@@ -139,6 +149,13 @@ def close_books(folder: Folder, files: Sequence[str], infos: Sequence[StageInfo]
                 )
             counts["stages"][info.name]["duplicates"] |= summary
     report = build_report(counts, infos, sum(entry["records"] for entry in repeated) if has_ids else None)
+    report["contamination"] = contamination_report(counts, infos)
+    for name in report["contamination"]:
+        summary = counts["stages"][name].get("summary")
+        if summary:
+            report.setdefault("boilerplate", {})[name] = summary["set_aside"]
+    if counts.get("scores"):
+        report["scores"] = score_report(counts)
     ledger_rows = sum(entry.rows for entry in outputs if entry.name.startswith("ledger/"))
     check_conservation(report, counts, mixture, ledger_rows)
     return Books(

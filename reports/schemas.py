@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from reports.contamination import BENCHMARK_COUNTS
 from reports.drop_report import STAGE_COUNTS
 
 _COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}
@@ -34,8 +35,10 @@ def report_schema() -> dict[str, Any]:
         },
         ("notices",),
     )
+    units = dict.fromkeys(("leaders", "copies_kept", "leader_units", "copy_units_kept"), _COUNT)
+    units["achieved"] = {"type": ["number", "null"], "minimum": 0}
     duplicates = dict.fromkeys(
-        ("leaders", "clusters", "copies_available", "copies_kept", "limit", "leaders_dropped_later"), _COUNT
+        ("clusters", "copies_available", "limit", "leaders_dropped_later", "copies_of_leaders_dropped_later"), _COUNT
     )
     groups = {
         f"{prefix}_{group}": schema
@@ -52,7 +55,8 @@ def report_schema() -> dict[str, Any]:
             _object(
                 {
                     **duplicates,
-                    "achieved": {"type": "number", "minimum": 0},
+                    **units,
+                    "in_output": _object(units),
                     "budget_unit": {"enum": ["records", "characters", "tokens"]},
                     "pairs": _object(dict.fromkeys(("proposed", "verified", "at_threshold", "not_compared"), _COUNT)),
                     "bands": _object(dict.fromkeys(("bands", "rows"), _COUNT)),
@@ -61,11 +65,51 @@ def report_schema() -> dict[str, Any]:
                 ("pairs", "bands", "s_curve"),
             )
         ),
+        "contamination": _map(
+            _map(
+                _object(
+                    {
+                        **dict.fromkeys(BENCHMARK_COUNTS, _COUNT),
+                        "share": {"type": "number", "minimum": 0, "maximum": 1},
+                        "ids": {"type": "array", "items": {"type": "string"}},
+                    }
+                )
+            )
+        ),
+        "boilerplate": _map(
+            _object(
+                {
+                    **dict.fromkeys(("ngrams", "by_list", "sources"), _COUNT),
+                    "first": {
+                        "type": "array",
+                        "items": _object({"item": {"type": "string"}, "words": {"type": "array", "items": _COUNT}}),
+                    },
+                }
+            )
+        ),
+        "scores": _map(_score_schema()),
         "overlap": _map(_map(_COUNT)),
         "repeated_ids": _COUNT,
     }
-    optional = ("repeated_ids", *(name for name in groups if not name.startswith("by_")))
+    optional = ("repeated_ids", "boilerplate", "scores", *(name for name in groups if not name.startswith("by_")))
     return _document("report", _object(properties, optional))
+
+
+def _score_schema() -> dict[str, Any]:
+    number = {"type": ["number", "null"]}
+    values = _map({"type": "number"})
+    means = ("mean", "mean_of_kept", "mean_of_dropped", "correlation_with_length")
+    return _object(
+        {
+            **dict.fromkeys(("scored", "truncated"), _COUNT),
+            "unscorable": _map(_COUNT),
+            **dict.fromkeys(means, number),
+            "quantiles": values,
+            "quantiles_by_language": _map(values),
+            "quantiles_by_source": _map(values),
+            "curve": {"type": "array", "items": _object({"at_least": {"type": "number"}, "kept": _COUNT})},
+        }
+    )
 
 
 def manifest_schema() -> dict[str, Any]:

@@ -22,6 +22,7 @@ from corpus.shards import CURATED, Shard
 from corpus.stages import RecordStage
 from corpus.staging import empty_dead, read_current, read_dead, read_findings, read_marks, read_records, records_name
 from reports.batch_counts import chunk_counts
+from reports.contamination import contamination_counts
 from reports.counts import Counts, add
 from reports.curated import CuratedLayout, CuratedStatistics, curated_table
 from reports.fates import StageInfo, read_fates
@@ -31,9 +32,9 @@ from reports.tables import (
     LEDGER_SCHEMA,
     RECORD_COLUMNS,
     clusters_table,
+    copies_of_leaders_dropped_later,
     dead_table,
     evidence_table,
-    leaders_dropped_later,
     ledger_table,
     signals_schema,
     signals_table,
@@ -118,9 +119,11 @@ def _write_tables(
             fates = read_fates(folder, key, records, infos)
             left = ledger_table(file, records, fates, infos, leaders)
             ledger.write(left)
-            add(counts, leaders_dropped_later(left))
+            add(counts, copies_of_leaders_dropped_later(left))
             signals.write(signals_table(file, records, fates, infos))
-            evidence.write(evidence_table(file, records, fates, infos, _findings(folder, key, infos)))
+            found = evidence_table(file, records, fates, infos, _findings(folder, key, infos))
+            evidence.write(found)
+            add(counts, contamination_counts(found, infos))
             clusters.write(clusters_table(file, records, fates, infos))
             dead_letters.write(dead_table(dead))
             if fates.dead.any():

@@ -43,11 +43,14 @@ def spans_of(texts: pa.StringArray, edits: list[tuple[int, int, int, str]]) -> p
     return byte_spans(texts, rows, starts, ends, "rule", "redact", replacements)
 
 
+@pytest.mark.parametrize("behind", ["behind", "a block and more behind " * 9])
 @given(edited_texts())
-def test_edits_replace_slices_of_code_points(case: tuple[list[str], list[tuple[int, int, int, str]]]) -> None:
+def test_edits_replace_slices_of_code_points(
+    behind: str, case: tuple[list[str], list[tuple[int, int, int, str]]]
+) -> None:
     texts, edits = case
     # A slice, so that offsets do not begin at 0.
-    array = pa.array(["before", *texts, "behind"]).slice(1, len(texts))
+    array = pa.array(["before", *texts, behind]).slice(1, len(texts))
     spans = spans_of(array, edits)
     assert [(row["row"], row["start"], row["end"]) for row in spans.to_pylist()] == [edit[:3] for edit in edits]
     wanted = list(texts)
@@ -56,6 +59,16 @@ def test_edits_replace_slices_of_code_points(case: tuple[list[str], list[tuple[i
     edited = apply_edits(array, spans)
     edited.validate(full=True)
     assert edited.to_pylist() == wanted
+
+
+@pytest.mark.parametrize("behind", ["", "a block and more behind " * 9])
+@pytest.mark.parametrize("length", [1, 2, 62, 63, 64, 65, 127, 128, 129, 200])
+def test_one_long_character_anywhere_in_a_text(length: int, behind: str) -> None:
+    texts = ["a" * place + "é" + "a" * (length - place - 1) for place in range(length)]
+    array = pa.array([*texts, "a" * length, behind])
+    spans = spans_of(array, [(row, length - 1, length, "") for row in range(length + 1)])
+    assert [(row["start"], row["end"]) for row in spans.to_pylist()] == [(length - 1, length)] * (length + 1)
+    assert apply_edits(array, spans).to_pylist() == [*(text[:-1] for text in texts), "a" * (length - 1), behind]
 
 
 def test_nulls_stay_null() -> None:

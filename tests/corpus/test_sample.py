@@ -286,6 +286,7 @@ def test_same_bytes_wherever_the_environment_lies(tmp_path: Path) -> None:
         "documents/part-00000.parquet",
         "pairs/pairs-00000.jsonl",
         "suite/stdlib.jsonl",
+        "suite/stdlib.yaml",
     ]
     assert contents[0] == contents[1]
     assert all(contents[0].values())

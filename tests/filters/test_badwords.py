@@ -13,6 +13,8 @@ from corpus.stages import TextBatch, known_stages
 from corpus.verdicts import failures
 from filters.badword_lists import find_in_batch, find_in_text, plain_words, word_list
 from filters.badwords import Badwords, BadwordsConfig
+from filters.language import Language, LanguageConfig
+from filters.length import Length, LengthConfig
 from tests.filters.texts import HOSTILE, TEXTS, real_texts
 
 ENTRIES = ["bad", "very bad thing", "a b", "a b a", "a$$", "世界", "กี่", "e\u0301", "Straẞe", "ab", "..."]
@@ -27,9 +29,9 @@ def made(folder: Path, lists: dict[str, str], **settings: Any) -> Badwords:
     return stage
 
 
-def measured(stage: Badwords, texts: list[str], languages: list[Any] | None = None) -> dict[str, pa.Array]:
-    records = pa.RecordBatch.from_arrays([pa.array(languages or [None] * len(texts))], names=["user/language"])
-    return stage.measure(TextBatch(pa.array(texts, pa.string()), np.ones(len(texts), np.bool_), records))
+def measured(stage: Badwords, texts: list[str], languages: list[str | None] | None = None) -> dict[str, pa.Array]:
+    labels = None if languages is None else pa.array(languages, pa.string())
+    return stage.measure(TextBatch(pa.array(texts, pa.string()), np.ones(len(texts), np.bool_), languages=labels))
 
 
 def test_whole_words_and_phrases(tmp_path: Path) -> None:
@@ -75,10 +77,17 @@ def test_a_list_counts_for_its_language(tmp_path: Path) -> None:
     lists = {"en": "gift\n", "de": "Gift\nböse\n"}
     texts = ["a gift", "ein Gift", "BÖSE", "böse", "gift"]
     languages = ["en", "de", "de", "en", None]
-    stage = made(tmp_path, lists, language_column="language")
+    stage = made(tmp_path, lists)
     assert measured(stage, texts, languages)["listed_words"].to_pylist() == [1, 1, 1, 0, 0]
-    every = made(tmp_path, lists)
-    assert measured(every, texts, languages)["listed_words"].to_pylist() == [2, 2, 1, 1, 2]
+    assert measured(stage, texts)["listed_words"].to_pylist() == [2, 2, 1, 1, 2]
+
+
+def test_labels_count_where_a_language_stage_stands_before(tmp_path: Path) -> None:
+    stage = made(tmp_path, {"en": "bad\n"})
+    stage.bind([Length(LengthConfig(), "length", "text")])
+    assert (stage.uses_languages(), stage.signal_columns()) == (False, ())
+    stage.bind([Language(LanguageConfig(), "labels", "text"), Length(LengthConfig(), "length", "text")])
+    assert (stage.uses_languages(), stage.signal_columns()) == (True, ("labels.label",))
 
 
 def test_a_fraction_is_kept_by_a_hash_of_the_text(tmp_path: Path) -> None:

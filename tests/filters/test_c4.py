@@ -17,7 +17,7 @@ from filters.c4 import SIGNALS, C4Quality, C4QualityConfig
 from filters.c4_counts import RULE_OF_REASON
 from filters.c4_reference import lower_case, read_text, sentences
 from filters.c4_rules import KELVIN_SIGN, LIMITS, POLICY, Preset, line_rules
-from tests.filters.texts import CHARACTERS, HOSTILE, SHARED, TEXTS, real_texts
+from tests.filters.texts import CHARACTERS, HOSTILE, PADDING, SHARED, TEXTS, real_texts
 
 PRESETS: tuple[Preset, ...] = tuple(LIMITS)
 SWITCHES = ("citations", "terminal_punctuation", "javascript", "policy", "lorem_ipsum", "curly_bracket")
@@ -135,9 +135,10 @@ def assert_kernel_equals_reference(config: C4QualityConfig, texts: Sequence[str]
 
 
 @given(configs(), C4_TEXTS, C4_TEXTS)
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=250)
 def test_kernel_equals_reference_on_random_unicode(config: C4QualityConfig, first: str, second: str) -> None:
     assert_kernel_equals_reference(config, [first, second, first + second])
+    assert_kernel_equals_reference(config, [first, second, PADDING])
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -417,7 +418,7 @@ def test_presets_fill_in_limits_and_given_ones_win() -> None:
 
 def test_stage_is_found_and_declares_what_it_measures() -> None:
     assert known_stages()["c4_quality"] is C4Quality
-    assert len(SIGNALS) == kernel.STATISTICS
+    assert len(SIGNALS) == kernel.COUNTS
     assert [rule.name for rule in made().own_rules()] == ["lorem_ipsum", "curly_bracket", "minimum_sentences"]
     nothing: dict[str, Any] = dict.fromkeys((*SWITCHES, "minimum_sentences"), "off")
     assert made(**nothing).own_rules() == ()

@@ -13,7 +13,7 @@ from corpus.verdicts import failures, first_rule
 from filters.repetition import GopherRepetition, GopherRepetitionConfig
 from filters.repetition_counts import count_text
 from tests.filters.counting import by_text
-from tests.filters.texts import HOSTILE, TEXTS, real_texts
+from tests.filters.texts import HOSTILE, PADDING, TEXTS, real_texts
 
 PRESETS = ("thresher-1", "datatrove-0.10")
 OFF: dict[str, Any] = {name: "off" for name, _, _ in GopherRepetition.RULES}
@@ -59,6 +59,7 @@ def assert_kernel_equals_reference(texts: Sequence[str]) -> None:
 @example("ab a b a b a b a b a b a b a", "a bc d e f ab c d e f")
 def test_kernel_equals_reference_on_random_unicode(first: str, second: str) -> None:
     assert_kernel_equals_reference([first, second, first + second])
+    assert_kernel_equals_reference([first, second, PADDING])
 
 
 def test_kernel_equals_reference_on_hostile_texts() -> None:

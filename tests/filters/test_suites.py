@@ -14,18 +14,18 @@ import pytest
 
 import configs
 from corpus.errors import UsageError
+from corpus.sample import SUITE as SAMPLE_SUITE
 from filters.contamination_files import index_digest
 from filters.contamination_settings import ItemLengths
-from filters.suite_check import check_suites
+from filters.suite_check import check_suites, list_suites
+from filters.suite_hub import fetch
 from filters.suite_items import BenchmarkItem
 from filters.suites import (
     Suite,
     all_files,
     content_digest,
-    fetch_suite,
     find_suites,
     hub_folder,
-    list_suites,
     load_items,
     read_suite,
 )
@@ -118,15 +118,36 @@ ENTRY = "name: quiz, files: items.jsonl, question: question"
     ("suite", "content", "message"),
     [
         (
-            f"benchmarks: [{{{ENTRY}, answre: a}}]",
+            f"benchmarks:\n- {{{ENTRY},\n  answre: a}}",
             "",
-            r"benchmarks\[0\].answre: .*the keys are name, files.*\(benchmark quiz\)",
+            r"suite.yaml:3: benchmarks\[0\].answre: unknown setting here; did you mean answer\?",
         ),
-        ("benchmarks: [{name: quiz, files: items.jsonl}]", "", r"benchmarks\[0\].question: Field required"),
-        ("benchmarks: []", "", "benchmarks: List should have at least 1 item"),
-        ("benchmark: []", "", "the keys are benchmarks"),
-        ("[", "", "not YAML"),
-        (f"benchmarks: [{{{ENTRY}}}, {{{ENTRY}}}]", "", "two benchmarks have the name quiz"),
+        (
+            f"benchmarks:\n- {{{ENTRY}, hub: {{id: o/n, revision: a,\n  colour: red}}}}",
+            "",
+            r"suite.yaml:3: benchmarks\[0\].hub.colour: unknown setting here; there are id, revision",
+        ),
+        (
+            "benchmarks:\n- {name: quiz, files: items.jsonl}",
+            "",
+            r"suite.yaml:2: benchmarks\[0\].question: is missing; it has no default",
+        ),
+        (
+            f"benchmarks:\n- {{{ENTRY},\n   expand: [1]}}",
+            "",
+            r"suite.yaml:3: benchmarks\[0\].expand: found \[1\] \(a list\); wanted none, append or fill",
+        ),
+        ("benchmarks: []", "", "suite.yaml:1: benchmarks: found .*; wanted entries, at least 1"),
+        ("benchmark: []", "", r"suite.yaml:1: benchmark: unknown setting here; did you mean benchmarks\?"),
+        ("# nothing", "", "suite.yaml:1: the suite is empty; it needs the key benchmarks"),
+        ("\n- quiz", "", "suite.yaml:2: the suite is a list; it needs the key benchmarks"),
+        ("a: [", "", "suite.yaml:1: not valid YAML"),
+        (f"benchmarks:\n- {{{ENTRY}, id: a, id: b}}", "", "suite.yaml:2: .*the key 'id' stands twice"),
+        (
+            f"benchmarks:\n- {{{ENTRY}}}\n- {{{ENTRY}}}",
+            "",
+            r"suite.yaml:3: benchmarks\[1\].name: two benchmarks have the name quiz, the other on line 2",
+        ),
         (f"benchmarks: [{{{ENTRY}, answer_is: letter}}]", "", "needs the fields answer and choices"),
         ("benchmarks: [{name: quiz, files: [none*.jsonl], question: q}]", "", r"files: none\*.jsonl matches no file"),
         (
@@ -137,8 +158,15 @@ ENTRY = "name: quiz, files: items.jsonl, question: question"
         (
             "benchmarks: [{name: quiz, files: items.jsonl, question: qestion}]",
             '{"question": "x", "answer": "y"}',
-            r"quiz: items.jsonl, row 1: question: there is no field qestion; the fields are question, answer",
+            r"quiz: items.jsonl, row 1: question: there is no field qestion; the fields are question, answer; did you "
+            r"mean question\?",
         ),
+        (
+            "benchmarks:\n- name: quiz\n  files: items.jsonl\n  question: a.b\n",
+            '{"a": {"c": "x"}}',
+            "suite.yaml:4: benchmark quiz: items.jsonl, row 1: question: there is no field a.b; the fields are a",
+        ),
+        ("benchmarks:\n- name: quiz\n  files: items.jsonl\n  question: q\n", "[", "suite.yaml:3: benchmark quiz: "),
         (f"benchmarks: [{{{ENTRY}}}]", '{"question": "x"}\n\n{"question"', "items.jsonl, row 3: not JSON"),
         (f"benchmarks: [{{{ENTRY}}}]", "[1]", "row 1: wanted an object of fields; found list"),
         (
@@ -150,9 +178,13 @@ ENTRY = "name: quiz, files: items.jsonl, question: question"
         (
             f"benchmarks: [{{{ENTRY}, id: n}}]",
             '{"question": "x", "n": 1}\n{"question": "y", "n": "1"}',
-            "row 2: the id 1 is that of items.jsonl, row 1 too",
+            "row 2: id: the id 1 is that of items.jsonl, row 1 too",
         ),
-        (f"benchmarks: [{{{ENTRY}, id: n}}]", '{"question": "x", "n": null}', "row 1: the field n of the id is empty"),
+        (
+            f"benchmarks: [{{{ENTRY}, id: n}}]",
+            '{"question": "x", "n": null}',
+            "row 1: id: the field n of the id is empty",
+        ),
         (
             f"benchmarks: [{{{ENTRY}, choices: c, answer: a, answer_is: letter}}]",
             '{"question": "x", "c": ["u", "v"], "a": "C"}',
@@ -190,7 +222,7 @@ def test_bad_suites_are_named(suite: str, content: str, message: str, tmp_path: 
 def test_bytes_that_are_no_text_and_damaged_files(tmp_path: Path) -> None:
     suite = f"benchmarks: [{{{ENTRY}}}]"
     (tmp_path / "items.jsonl").write_bytes(b'{"question": "x"}\n{"question": "\xff"}\n')
-    with pytest.raises(UsageError, match=r"items.jsonl, line 2: not UTF-8"):
+    with pytest.raises(UsageError, match=r"items.jsonl: line 2: not UTF-8"):
         items_of(tmp_path, suite)
     (tmp_path / "items.jsonl.gz").write_bytes(gzip.compress(b"{}")[:-4])
     with pytest.raises(UsageError, match=r"items.jsonl.gz: cannot be read"):
@@ -211,7 +243,7 @@ def test_suites_by_path_and_glob(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"contamination.suites: .*none.* matches no file"):
         find_suites([str(tmp_path / "none*.yaml")], "contamination.suites")
     second.write_text(first.read_text(encoding="utf-8"), encoding="utf-8")
-    with pytest.raises(UsageError, match=r"b.yaml: the benchmark quiz is declared in .*a.yaml too"):
+    with pytest.raises(UsageError, match=r"b.yaml:1: benchmark quiz: it is declared in .*a.yaml:1 too"):
         find_suites([str(tmp_path / "*.yaml")], "contamination.suites")
 
 
@@ -250,8 +282,39 @@ def test_check_counts_every_item_once(tmp_path: Path) -> None:
     }
     assert summary.long + summary.short + len(summary.uncheckable) == summary.items
     assert (summary.with_answer, summary.with_choices, summary.with_context) == (14, 0, 0)
+    assert summary.duplicates == ()
+    assert summary.warnings == []
     (file,) = summary.files
     assert (file.name, file.bytes) == ("items.jsonl", (tmp_path / "items.jsonl").stat().st_size)
+
+
+def test_all_benchmarks_that_cannot_be_used_are_told_together(tmp_path: Path) -> None:
+    (tmp_path / "items.jsonl").write_text(jsonl(ROWS), encoding="utf-8")
+    entries = [ENTRY, ENTRY.replace("question: question", "question: q"), f"{ENTRY}, id: number"]
+    lines = [f"- {{{entry.replace('quiz', f'quiz{number}')}}}\n" for number, entry in enumerate(entries)]
+    with pytest.raises(UsageError) as caught:
+        items_of(tmp_path, f"benchmarks:\n{''.join(lines)}")
+    first, second = str(caught.value).splitlines()
+    assert first.startswith(f"{tmp_path}/suite.yaml:3: benchmark quiz1: items.jsonl, row 1: question: ")
+    assert second.startswith(f"{tmp_path}/suite.yaml:4: benchmark quiz2: items.jsonl, row 1: id: ")
+    with pytest.raises(UsageError) as caught:
+        items_of(tmp_path, f"benchmarks:\n{''.join(lines)}".replace("items.jsonl", "none.jsonl"))
+    assert len(str(caught.value).splitlines()) == 3
+
+
+def test_items_that_read_the_same_and_fields_that_no_item_has_are_told(tmp_path: Path) -> None:
+    long = "Which of the seven hills of the old town is the highest and has the finest view?"
+    rows = [{"question": long}, {"question": "Who painted it?"}, {"question": long.upper().replace(" ", "\n")}]
+    (tmp_path / "items.jsonl").write_text(jsonl(rows), encoding="utf-8")
+    suite = suite_of(tmp_path, f"benchmarks: [{{{ENTRY}, choices: options, license: MIT}}]")
+    (summary,) = check_suites([suite])
+    assert summary.duplicates == (("3", "1"),)
+    assert summary.warnings == ["quiz: the suite declares choices, and no item has any; correct the name of the field"]
+    assert summary.license == "MIT"
+    without = suite_of(tmp_path, f"benchmarks: [{{{ENTRY}, choices: options}}]")
+    assert summary.digest == content_digest(all_files([without])), "a licence is no part of what is looked for"
+    (listed,) = list_suites([suite])
+    assert (listed.items, listed.missing, listed.digest) == (3, None, summary.digest)
 
 
 def test_hub_data_sets_are_asked_for_and_need_their_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,7 +326,7 @@ def test_hub_data_sets_are_asked_for_and_need_their_package(tmp_path: Path, monk
     (summary,) = list_suites([suite])
     assert summary.origin == "owner/quiz@v1"
     assert summary.missing is not None
-    assert f"thresher suites fetch {suite.path}" in summary.missing
+    assert f"thresher suites fetch quiz --suites {suite.path}" in summary.missing
     with pytest.raises(UsageError, match="fetch owner/quiz at v1"):
         all_files([suite])
     hub = suite.config.benchmarks[0].hub
@@ -280,14 +343,26 @@ def test_hub_data_sets_are_asked_for_and_need_their_package(tmp_path: Path, monk
         return true_import(name, *arguments, **named)
 
     monkeypatch.setattr(builtins, "__import__", without_hub)
-    with pytest.raises(UsageError, match="pip install huggingface_hub"):
-        fetch_suite(suite)
+    with pytest.raises(UsageError, match=r"suite.yaml:1: benchmark quiz: .*pip install 'thresher\[cloud\]'"):
+        fetch(hub, suite.benchmarks)
 
 
 @pytest.mark.parametrize("path", READY_MADE, ids=lambda path: path.stem)
 def test_ready_made_suites_can_be_read(path: Path) -> None:
     suite = read_suite(path)
-    assert fetch_suite(suite) == {} if path.stem == "original_files" else all(b.hub for b in suite.config.benchmarks)
+    assert all((b.config.hub is None) == (path.stem == "original_files") for b in suite.benchmarks)
+    assert all({"name", "files", "question"} <= set(b.places) for b in suite.benchmarks)
+
+
+def test_the_suite_of_a_sample_can_be_used(tmp_path: Path) -> None:
+    item = {"id": "python/bisect.py:insort", "question": "Insert item x in list a, and keep it sorted.", "answer": "b"}
+    (tmp_path / "stdlib.jsonl").write_text(jsonl([item]), encoding="utf-8")
+    suite = suite_of(tmp_path, SAMPLE_SUITE)
+    (summary,) = check_suites([suite])
+    assert (summary.name, summary.license, summary.items, summary.with_answer) == ("stdlib", "PSF-2.0", 1, 1)
+    (tmp_path / "stdlib.jsonl").write_text("", encoding="utf-8")
+    (summary,) = check_suites([suite])
+    assert (summary.items, summary.long, summary.uncheckable) == (0, 0, ())
 
 
 def test_ready_made_suites_have_names_of_their_own() -> None:

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from corpus.canonical import config_hash
 from corpus.errors import UsageError
 from corpus.stages import known_stages
+from corpus.yaml_reader import read_yaml
 from pipelines.config import RunConfig, config_from_mapping, load_config, semantic_config
-from pipelines.yaml_reader import read_yaml
 from pipelines.yaml_writer import dump_yaml
 from tests.pipelines.corpora import NEEDED
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from corpus.errors import UsageError
-from pipelines.yaml_reader import Document, KeyPath, Place, format_path, resolve_plain, shorten
+from corpus.yaml_reader import Document, KeyPath, Place, format_path, resolve_plain, shorten
 
 CLOSE_ENOUGH = 0.75
 
