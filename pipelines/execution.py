@@ -30,6 +30,7 @@ from dedup.duplicates import DuplicateStage
 from pipelines.config import RunConfig, dump_yaml, given_config, semantic_config
 from pipelines.html_report import add_html
 from pipelines.passes import compile_passes
+from pipelines.publishing import check_books
 from pipelines.run_folder import (
     begin,
     check_apart,
@@ -291,23 +292,7 @@ def _finish(
         infos=infos,
         has_ids=config.input.id_column is not None,
     )
-    records = books.report["records"]
-    errors = records["dead"] + books.report["files_failed"]
-    if config.input.max_errors is not None and errors > config.input.max_errors:
-        raise ThresherError(
-            f"{errors} dead letters and failed files, more than input.max_errors ({config.input.max_errors}); see "
-            f"{folder.path('dead_letters')}"
-        )
-    if plan.files and books.report["files_failed"] == len(plan.files) and not records["read"]:
-        raise ThresherError(f"every input file failed; see {folder.path('dead_letters')}")
-    if records["read"] and books.report["dead_letters"].get("missing_text", 0) == records["read"]:
-        names = ", ".join(config.input.text_columns)
-        raise ThresherError(f"no record has the column {names}; name the text column in input")
-    if books.repeated_example is not None and config.input.duplicate_ids == "fail":
-        raise ThresherError(
-            f"{books.report['repeated_ids']} records repeat an id, the first of them {books.repeated_example}; "
-            "make them unique, or set input.duplicate_ids: report"
-        )
+    check_books(config, plan, books, semantic)
     seconds = time.monotonic() - started
     text_bytes = books.text_bytes
     usage = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]

@@ -42,7 +42,8 @@ def bins_of(scores: Integers) -> Integers:
     for power in range(1, 19):
         digits += np.abs(scores) >= 10**power
     step = 10 ** np.maximum(digits - DIGITS, 0)
-    return scores // step * step
+    bins: Integers = scores // step * step
+    return bins
 
 
 def score_counts(
@@ -73,7 +74,7 @@ def score_counts(
         }
         if reused_column(info.name) in fates.columns:
             again = fates.columns[reused_column(info.name)].to_numpy(zero_copy_only=False)
-            counts["reused"][info.name] = {"scored": int(scored.sum()), "from_table": int((again & entered).sum())}
+            counts["reused"][info.name] = {"scored": int(scored.sum()), "from_table": int((again & scored).sum())}
     return counts if counts["scores"] else {}
 
 

@@ -1,0 +1,261 @@
+"""Compare two finished runs: did the data drift, or did the config?
+
+What is compared: configs, inputs, columns, counts, the shares that each rule drops, the mixture of the records kept,
+every signal's distribution over all records that have it, and which contents both outputs have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from corpus.folder import Folder
+from reports.drift import Floats, kolmogorov_smirnov, stability_index, total_variation
+from reports.limits import Limits
+from reports.manifest import MANIFEST_NAME, REPORT_NAME
+from reports.verify import read_json
+
+SHOWN = 50
+COUNTED = ("record_id", "source", "file", "position", "kept")
+"""Columns of the signals table that are no signals."""
+
+
+@dataclass(frozen=True)
+class ComparedRun:
+    """One of the two runs: its folder, and what its report and manifest say (or will say)."""
+
+    folder: Folder
+    report: Mapping[str, Any]
+    config: Mapping[str, Any]
+    inputs: Mapping[str, str]
+    mixture: Mapping[str, Mapping[str, int]]
+
+    @staticmethod
+    def open(root: str) -> ComparedRun:
+        """Return a finished run. Raises UsageError where there is none."""
+        folder = Folder(root)
+        manifest = read_json(folder, MANIFEST_NAME)
+        inputs = {entry["file"]: entry["digest"] for entry in manifest["inputs"]}
+        return ComparedRun(folder, read_json(folder, REPORT_NAME), manifest["config"], inputs, manifest["mixture"])
+
+    def names(self, table: str) -> list[str]:
+        """Return the files of a table."""
+        return [name for name in self.folder.names(table) if name.endswith(".parquet")]
+
+    def schema(self, table: str) -> dict[str, str]:
+        """Return the columns of a table and their types, none where it has no file."""
+        names = self.names(table)
+        if not names:
+            return {}
+        with self.folder.open_arrow(names[0]) as source:
+            return {field.name: str(field.type) for field in pq.read_schema(source)}
+
+    def column(self, table: str, name: str) -> pa.ChunkedArray:
+        """Return a column of a table."""
+        chunks: list[pa.Array] = []
+        for file in self.names(table):
+            with self.folder.open_arrow(file) as source:
+                chunks.extend(pq.read_table(source, columns=[name]).column(0).chunks)
+        return pa.chunked_array(chunks)
+
+
+def compare(before: ComparedRun, after: ComparedRun) -> dict[str, Any]:
+    """Return how two runs differ; the keys are explained by ``beyond`` and ``print_comparison``."""
+    columns = before.schema("curated"), after.schema("curated")
+    return {
+        "before": before.folder.root,
+        "after": after.folder.root,
+        "config": sorted(_differences(before.config, after.config, "")),
+        "inputs": _inputs(before.inputs, after.inputs),
+        "columns": [
+            {"column": name, "before": columns[0].get(name), "after": columns[1].get(name)}
+            for name in sorted(columns[0].keys() | columns[1].keys())
+            if columns[0].get(name) != columns[1].get(name)
+        ],
+        "records": {"before": before.report["records"], "after": after.report["records"]},
+        "kept_share": _change(*(_share(run.report["records"], "kept", "read") for run in (before, after))),
+        "rules": _rules(before.report, after.report),
+        "sources": _sources(before.report, after.report),
+        "mixture": {
+            group: _mixture(before.mixture.get(group, {}), after.mixture.get(group, {}))
+            for group in sorted(before.mixture.keys() | after.mixture.keys())
+        },
+        "signals": list(_signals(before, after)),
+        "common": _common(before, after),
+    }
+
+
+def _share(counts: Mapping[str, int], part: str, whole: str) -> float | None:
+    return counts[part] / counts[whole] if counts[whole] else None
+
+
+def _change(before: float | None, after: float | None) -> dict[str, float | None]:
+    change = None if before is None or after is None else after - before
+    return {"before": before, "after": after, "change": change}
+
+
+def _differences(before: Any, after: Any, path: str) -> Iterator[str]:
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in before.keys() | after.keys():
+            if path or key != "input" or before.get(key) != after.get(key):
+                yield from _differences(before.get(key), after.get(key), f"{path}.{key}" if path else str(key))
+    elif path == "stages":
+        old, new = _by_name(before), _by_name(after)
+        yield from _differences(old, new, path)
+        if [*old] != [*new] and set(old) == set(new):
+            yield f"stages: the order was {', '.join(old)}, and is {', '.join(new)}"
+    elif before != after and path != "input.files":
+        yield f"{path}: {before!r} before, {after!r} after"
+
+
+def _by_name(stages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {settings["name"]: settings for stage in stages for settings in stage.values()}
+
+
+def _inputs(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, int]:
+    common = before.keys() & after.keys()
+    changed = sum(before[file] != after[file] for file in common)
+    added, removed = len(after.keys() - common), len(before.keys() - common)
+    return {"same": len(common) - changed, "changed": changed, "added": added, "removed": removed}
+
+
+def _rules(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return for each rule the share of the records entering its stage that it drops, the largest change first."""
+    shares: list[dict[tuple[str, str], float]] = []
+    entered = []
+    for report in (before, after):
+        entered.append({stage["name"]: stage["entered"] for stage in report["stages"]})
+        shares.append(
+            {
+                (stage["name"], rule): counts["first"] / stage["entered"]
+                for stage in report["stages"]
+                if stage["entered"]
+                for rule, counts in stage["rules"].items()
+            }
+        )
+    rows: list[dict[str, Any]] = []
+    for stage, rule in sorted(shares[0].keys() | shares[1].keys()):
+        values = [
+            share.get((stage, rule), 0.0 if known.get(stage) else None)
+            for share, known in zip(shares, entered, strict=True)
+        ]
+        rows.append({"stage": stage, "rule": rule, **_change(*values)})
+    return sorted(rows, key=lambda row: -abs(float(row["change"] or 0)))
+
+
+def _sources(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the share of each source's records that is kept, the largest change first."""
+    groups = before["by_source"], after["by_source"]
+    rows: list[dict[str, Any]] = [
+        {"source": name, **_change(*(_share(group[name], "kept", "read") for group in groups))}
+        for name in sorted(groups[0].keys() & groups[1].keys())
+    ]
+    return sorted(rows, key=lambda row: -abs(float(row["change"] or 0)))[:SHOWN]
+
+
+def _mixture(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, Any]:
+    totals = sum(before.values()) or 1, sum(after.values()) or 1
+    rows: list[dict[str, Any]] = [
+        {"name": name, **_change(before.get(name, 0) / totals[0], after.get(name, 0) / totals[1])}
+        for name in sorted(before.keys() | after.keys())
+    ]
+    rows.sort(key=lambda row: -abs(row["change"]))
+    return {"total_variation": total_variation(before, after), "names": rows[:SHOWN]}
+
+
+def _signals(before: ComparedRun, after: ComparedRun) -> Iterator[dict[str, Any]]:
+    kinds = before.schema("signals"), after.schema("signals")
+    for name in kinds[0]:
+        if name in COUNTED or name not in kinds[1] or not {kinds[0][name], kinds[1][name]} <= {"int64", "double"}:
+            continue
+        values, missing = zip(*(_values(run.column("signals", name)) for run in (before, after)), strict=True)
+        entry: dict[str, Any] = {"signal": name, "missing_share": _change(*missing)}
+        if all(len(one) for one in values):
+            entry |= {
+                "median": _change(*(float(np.median(one)) for one in values)),
+                "mean": _change(*(float(np.mean(one)) for one in values)),
+                "stability_index": stability_index(*values),
+                "kolmogorov_smirnov": kolmogorov_smirnov(*values),
+            }
+        yield entry
+
+
+def _values(column: pa.ChunkedArray) -> tuple[Floats, float]:
+    known = pc.cast(column.drop_null(), pa.float64()).to_numpy()
+    known = known[np.isfinite(known)]
+    return known, 1 - len(known) / len(column) if len(column) else 0.0
+
+
+def _common(before: ComparedRun, after: ComparedRun) -> dict[str, Any]:
+    """Return how many distinct contents both outputs have."""
+    hashes = []
+    for run in (before, after):
+        names = run.schema("curated")
+        column = run.column("curated", "content_hash") if names else pa.chunked_array([pa.array([], pa.string())])
+        hashes.append(pc.unique(column))
+    both = int(pc.sum(pc.is_in(hashes[0], hashes[1])).as_py() or 0)
+    shares = [both / len(one) if len(one) else None for one in hashes]
+    return {"contents": both, "share_of_before": shares[0], "share_of_after": shares[1]}
+
+
+def beyond(comparison: Mapping[str, Any], limits: Limits) -> list[str]:
+    """Return what is beyond the limits, one sentence each."""
+    found = []
+    if limits.columns:
+        found += [
+            f"column {row['column']}: {row['before'] or 'missing'} before, {row['after'] or 'missing'} after"
+            for row in comparison["columns"]
+        ]
+    found += _over("records kept", comparison["kept_share"], limits.kept_share, "kept_share")
+    for row in comparison["rules"]:
+        found += _over(f"{row['stage']}, {row['rule']}", row, limits.drop_share, "drop_share")
+    for group, entry in comparison["mixture"].items():
+        if limits.mixture != "off" and entry["total_variation"] > limits.mixture:
+            found.append(
+                f"{group}: a total variation of {entry['total_variation']:.3f}, over mixture ({limits.mixture:g})"
+            )
+    for entry in comparison["signals"]:
+        found += _over(f"{entry['signal']} is missing", entry["missing_share"], limits.missing_share, "missing_share")
+        for name in ("stability_index", "kolmogorov_smirnov"):
+            limit = getattr(limits, name)
+            if limit != "off" and entry.get(name, 0) > limit:
+                found.append(f"{entry['signal']}: {name} {entry[name]:.3f}, over {limit:g}")
+    return found
+
+
+def _over(what: str, change: Mapping[str, float | None], limit: float | str, name: str) -> list[str]:
+    if limit == "off" or change["change"] is None or abs(change["change"]) <= float(limit):
+        return []
+    return [
+        f"{what}: {100 * (change['before'] or 0):.1f} % before, {100 * (change['after'] or 0):.1f} % after, over "
+        f"{name} ({limit:g})"
+    ]
+
+
+def cause(comparison: Mapping[str, Any], limits: Limits) -> str:
+    """Return in a sentence whether the data drifted, the config, both or neither."""
+    limit = 0.25 if limits.stability_index == "off" else limits.stability_index
+    # A stage whose settings changed may measure something else; all others measure the same of other data.
+    changed = {line.removeprefix("stages.").split(".", 1)[0].split(":", 1)[0] for line in comparison["config"]}
+    drifting = [
+        entry["signal"]
+        for entry in comparison["signals"]
+        if entry.get("stability_index", 0) > limit and entry["signal"].split(".", 1)[0] not in changed
+    ]
+    inputs = comparison["inputs"]
+    same_input = not (inputs["changed"] or inputs["added"] or inputs["removed"])
+    config = (
+        f"the config differs in {len(comparison['config'])} settings"
+        if comparison["config"]
+        else "the config is the same"
+    )
+    data = "the input is the same" if same_input else "the input differs"
+    if drifting:
+        return f"{config}; {data}, and {len(drifting)} signals of unchanged stages shifted, first {drifting[0]}"
+    return f"{config}; {data}, and no signal of an unchanged stage shifted"
