@@ -110,7 +110,7 @@ def test_checks_before_a_run_is_published(
         minimum_language_share={"en": 0.5, "ko": 0.1},
     )
     assert code == 1
-    assert "4 checks are not met, so nothing is published" in message
+    assert "3 checks are not met, so nothing is published" in message
     for part in ("gopher_quality drops", "fewer than minimum_kept (100,000)", "the language ko is 0.00 %"):
         assert part in message
     assert not (folder / "manifest.json").exists()
