@@ -19,6 +19,7 @@ from filters.contamination_boilerplate import merge_sources, set_aside
 from filters.contamination_corpus import ContaminationCorpus
 from pipelines.combining import Sum
 from pipelines.duplicates import Context
+from pipelines.profile import ProfiledDoFn
 from reports.closing import SHUFFLED, summary_name
 
 Keyed = tuple[int, bytes]
@@ -95,7 +96,7 @@ class JoinNgrams(beam.CombineFn):  # type: ignore[misc]
         return np.sort(np.frombuffer(accumulator, np.uint32)).tobytes()
 
 
-class WriteFound(beam.DoFn):  # type: ignore[misc]
+class WriteFound(ProfiledDoFn):
     """The n-grams set aside -> writes what the verdict needs and what the report says; gives their number."""
 
     def __init__(self, job: Context, name: str) -> None:

@@ -9,9 +9,10 @@ import os
 import signal
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from corpus.errors import CheckFailedError, ThresherError
 from pipelines import (
@@ -108,6 +109,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     add_config(run)
     run.add_argument("--overwrite", action="store_true", help="replace a run that is in the output folder")
     run.add_argument("--clean", action="store_true", help="remove staging when the run is finished")
+    run.add_argument("--profile", action="store_true", help="measure where the time goes")
     run.add_argument("--json", action="store_true", help="print the drop report as JSON")
     add_engine(run)
     plan = command("plan", _plan, "Show what a run would do; reads no text.")
@@ -154,12 +156,21 @@ def _run(arguments: argparse.Namespace) -> None:
         engine_arguments(arguments),
         overwrite=arguments.overwrite,
         clean=arguments.clean,
+        profile=arguments.profile,
         console=console_for(stderr=True),
     )
     if arguments.json:
         write_json(run.report)
     else:
         print_report(run.report, run.details, console_for())
+        _print_profile(run.details)
+
+
+def _print_profile(details: Mapping[str, Any]) -> None:
+    if "profile" in details:
+        from pipelines.profile import print_profile
+
+        print_profile(details["profile"], console_for())
 
 
 def _plan(arguments: argparse.Namespace) -> None:
@@ -243,6 +254,7 @@ def _report(arguments: argparse.Namespace) -> None:
         write_json(run.report)
     else:
         print_report(run.report, run.details, console_for())
+        _print_profile(run.details)
 
 
 def _clean(arguments: argparse.Namespace) -> None:

@@ -32,6 +32,7 @@ from pipelines.html_report import add_html
 from pipelines.passes import compile_passes
 from pipelines.publishing import check_books
 from pipelines.run_folder import (
+    PROFILE_FOLDER,
     begin,
     check_apart,
     check_is_run,
@@ -122,6 +123,7 @@ def execute(
     *,
     overwrite: bool = False,
     clean: bool = False,
+    profile: bool = False,
     console: Console | None = None,
     source: Source | None = None,
     plan: InputPlan | None = None,
@@ -133,6 +135,7 @@ def execute(
         beam_arguments: options for the engine and for Beam, as on the command line.
         overwrite: replace a run that is in the folder.
         clean: remove staging when the run is finished.
+        profile: measure where the time goes, for ``run.json``.
         console: where progress and notices go; default nowhere.
         source, plan: a finished run whose staging is read instead of the input, and its plan.
 
@@ -174,7 +177,7 @@ def execute(
             tidy(folder)
         else:
             begin(folder, semantic, plan)
-        _run_pipeline(config, root, plan, engine, console, source)
+        _run_pipeline(config, root, plan, engine, console, source, profile)
         # Workers that an engine lost and replaced leave half files behind.
         remove_half_files(folder)
         return _finish(config, root, plan, semantic, stages, engine, started, clean)
@@ -190,7 +193,13 @@ def _prepare(stages: Sequence[Stage], console: Console) -> None:
 
 
 def _run_pipeline(
-    config: RunConfig, root: str, plan: InputPlan, engine: Engine, console: Console, source: Source | None
+    config: RunConfig,
+    root: str,
+    plan: InputPlan,
+    engine: Engine,
+    console: Console,
+    source: Source | None,
+    profile: bool,
 ) -> None:
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -202,7 +211,7 @@ def _run_pipeline(
     from pipelines.rounds import find_components, overflown
 
     digest = hashlib.sha256(plan.to_json().encode()).hexdigest()
-    job = Job(config, root, planned_rows(plan), digest, accelerator=engine.accelerator, source=source)
+    job = Job(config, root, planned_rows(plan), digest, accelerator=engine.accelerator, source=source, profile=profile)
     folder = job.folder
 
     def run_job(fill: Callable[[beam.Pipeline], None]) -> None:
@@ -321,6 +330,10 @@ def _finish(
     missing = add_html(folder, outputs, books.report, details, infos, config.input, plan)
     if missing is not None:
         details["warnings"].append(missing)
+    if folder.names(PROFILE_FOLDER):
+        from pipelines.profile import collect
+
+        details["profile"] = collect(folder, seconds, engine.workers)
     books.write(VERSION, semantic, config_hash(semantic), dump_yaml(semantic).encode(), details)
     if clean:
         remove_staging(folder)

@@ -46,6 +46,7 @@ class Job:
         version: of the Thresher that started the run.
         accelerator: Beam's resource hint for the steps of stages that use a GPU; None for none.
         source: the run that is read instead of the input; None for the input.
+        profile: whether steps measure what they take.
     """
 
     config: RunConfig
@@ -55,6 +56,7 @@ class Job:
     version: str = VERSION
     accelerator: str | None = None
     source: Source | None = None
+    profile: bool = False
     run: str = field(default_factory=partial(secrets.token_hex, 8), compare=False)
     """Names this start of the run, for what processes keep in memory."""
 

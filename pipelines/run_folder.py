@@ -23,12 +23,14 @@ from reports.verify import read_json
 
 STATE_NAME = "staging/state.json"
 LOCK_NAME = "staging/lock"
+PROFILE_FOLDER = "staging/profile"
 PROBE_NAME = "staging/probe"
 # Every file that a run writes and that its manifest may not list; nothing else is ever removed.
 _OURS = re.compile(
     r"(curated|ledger|signals|evidence|clusters|dead_letters)/part-\d{5}-of-\d{5}\.parquet"
     r"|staging/(records|dead|marks-\d+|findings-\d+|done|repeated-ids|summaries)/[^/]+\.(arrow|json)"
     r"|staging/found/[^/]+\.bin"
+    r"|staging/profile/[^/]+\.json"
     r"|staging/near-[a-z0-9_]+/((signatures|shingles|edges|pairs-\d+)/[^/]+\.(arrow|bin)|[a-z]+(-\d+)?\.json)"
     r"|staging/(plan\.json|state\.json|workers\.log)"
 )
@@ -211,7 +213,7 @@ def remove_half_files(folder: Folder) -> None:
 def tidy(folder: Folder) -> None:
     """Make an unfinished run ready to go on: half files and what is counted anew go; call it with the folder locked."""
     remove_half_files(folder)
-    for name in folder.names("staging/repeated-ids"):
+    for name in (*folder.names("staging/repeated-ids"), *folder.names(PROFILE_FOLDER)):
         folder.remove(name)
 
 

@@ -127,8 +127,8 @@ def choose_engine(arguments: Sequence[str]) -> Engine:
     request = _request(arguments)
     if request.accelerator is not None and not _ACCELERATOR.fullmatch(request.accelerator):
         raise UsageError(
-            f"--accelerator={request.accelerator}: wanted is type:NAME;count:NUMBER, with ;install-nvidia-driver behind "
-            f"where the machines have none, such as {DATAFLOW_ACCELERATOR}"
+            f"--accelerator={request.accelerator}: wanted is type:NAME;count:NUMBER, with ;install-nvidia-driver "
+            f"behind where the machines have none, such as {DATAFLOW_ACCELERATOR}"
         )
     if request.engine in (None, "local"):
         if request.runner is None or request.runner in LOCAL_RUNNERS:

@@ -57,6 +57,7 @@ from pipelines.coders import DocumentBatchCoder
 from pipelines.duplicates import staged_keys
 from pipelines.job import Job
 from pipelines.passes import Pass
+from pipelines.profile import ProfiledDoFn
 from reports.fates import stage_infos
 from reports.writing import write_shard
 from scorers.best import BestStage
@@ -72,7 +73,7 @@ REFERENCE, VERDICT = b"r", b"v"
 IDS_FOLDER = "staging/repeated-ids"
 
 
-class Step(beam.DoFn):  # type: ignore[misc]
+class Step(ProfiledDoFn):
     """A step of a job."""
 
     def __init__(self, job: Job) -> None:
