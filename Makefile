@@ -11,6 +11,7 @@ run: $(STAMP)
 	$(BIN)/thresher sample sample
 	$(BIN)/thresher run configs/sample.yaml --output runs/sample
 	$(BIN)/thresher report runs/sample
+	$(BIN)/thresher run configs/pairs.yaml --sample 0.02 --output runs/pairs
 
 test: lint java
 	$(BIN)/python -m pytest
@@ -42,9 +43,9 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.run
 
 clean:
-	rm -rf $(VENV) build runs/sample sample thresher.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build runs/sample runs/pairs sample thresher.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(STAMP): setup.py constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[models,test]'
 	touch $@

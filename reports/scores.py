@@ -181,6 +181,9 @@ def _curve(bins: Mapping[str, int]) -> list[dict[str, float]]:
 def print_scores(scores: Mapping[str, Any], reused: Mapping[str, Any], console: Console) -> None:
     """Print a line or two for each scorer."""
     for name, entry in scores.items():
+        if not entry["scored"]:
+            console.print(f"{name}: no record was scored", markup=False)
+            continue
         spread = ", ".join(f"{float(q):.0%}: {value:g}" for q, value in entry["quantiles"].items())
         console.print(f"{name}: {entry['scored']:,} scored, mean {entry['mean']} ({spread})", markup=False)
         correlation, means = entry["correlation_with_length"], (entry["mean_of_kept"], entry["mean_of_dropped"])
