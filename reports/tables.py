@@ -158,6 +158,8 @@ def ledger_table(
                 continue
             values, details = _rule_values(info, rule, records, fates)
             threshold = thresholds(rule, languages)
+            if rule.limited_by is not None:
+                threshold = fates.signal(info, rule.limited_by)
             limits = pa.repeat(threshold, len(rows)) if isinstance(threshold, pa.Scalar) else threshold.take(rows)
             related_ids: Any = pa.nulls(len(rows), pa.string())
             related = fates.related(info)
@@ -199,11 +201,12 @@ def _related_details(row_ids: pa.Array, positions: pa.Array, leaders: Leaders) -
     return details
 
 
-def leaders_dropped_later(ledger: pa.Table) -> Counts:
+def copies_of_leaders_dropped_later(ledger: pa.Table) -> Counts:
     """Return, as counts of the stages, the rows of a ledger whose related record a later stage dropped."""
     later = pc.and_(pc.is_valid(ledger["related_id"]), pc.match_substring(ledger["detail"], f'"{LATER}"'))
     stages = ledger["stage"].filter(pc.fill_null(later, False)).value_counts().to_pylist()
-    return {"stages": {entry["values"]: {"duplicates": {"leaders_dropped_later": entry["counts"]}} for entry in stages}}
+    name = "copies_of_leaders_dropped_later"
+    return {"stages": {entry["values"]: {"duplicates": {name: entry["counts"]}} for entry in stages}}
 
 
 def dead_table(dead: pa.RecordBatch) -> pa.Table:
