@@ -5,7 +5,7 @@ STAMP := $(VENV)/installed
 # A network that does not answer is given up after a minute or two.
 APT := timeout 600 apt-get -qq -o Acquire::Retries=1 -o Acquire::http::Timeout=30 -o Acquire::https::Timeout=30
 
-.PHONY: run test test-engines test-prism java lint bench clean
+.PHONY: run test test-engines test-prism java chromium lint bench clean
 
 run: $(STAMP)
 	$(BIN)/thresher sample sample
@@ -13,7 +13,7 @@ run: $(STAMP)
 	$(BIN)/thresher report runs/sample
 	$(BIN)/thresher run configs/pairs.yaml --sample 0.02 --output runs/pairs
 
-test: lint java
+test: lint java chromium
 	$(BIN)/python -m pytest
 
 # A part of `make test`: the same graph on real Flink and Spark clusters on loopback, and what happens when parts of them
@@ -32,6 +32,13 @@ java:
 	{ test "$$(id -u)" = 0 && command -v apt-get > /dev/null && $(APT) update && \
 	DEBIAN_FRONTEND=noninteractive $(APT) install --no-install-recommends default-jdk-headless maven > /dev/null; } || \
 	echo "Java or Maven is missing (default-jdk-headless, maven): the tests on Flink and Spark are left out"
+
+# For the test that looks at a report as a person would.
+chromium:
+	@command -v chromium > /dev/null || \
+	{ test "$$(id -u)" = 0 && command -v apt-get > /dev/null && $(APT) update && \
+	DEBIAN_FRONTEND=noninteractive $(APT) install --no-install-recommends chromium > /dev/null; } || \
+	echo "Chromium is missing: the test that opens a report in a browser is left out"
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
