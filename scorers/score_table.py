@@ -1,8 +1,9 @@
 """The score table: scores of earlier runs, found by what a score depends on and the hash of the texts scored.
 
 A table is a folder with one folder per identity of a scorer: ``IDENTITY/identity.json`` says what it stands for, and
-``IDENTITY/*.parquet`` have the scores. Files are only added, each under a name that follows from its content, so any
-number of processes may write at the same time, and what is written twice is the same file.
+``IDENTITY/*.parquet`` have the scores. These files are only added, each under a name that follows from its content, so
+any number of processes may write at the same time, and what is written twice is the same file. Results that arrive one
+by one and must not be lost are in a journal (``scorers.score_journal``) until their batch is complete.
 
 A process holds the scores of one identity in memory, about 25 bytes each and those of further signals.
 """
@@ -10,8 +11,10 @@ A process holds the scores of one identity in memory, about 25 bytes each and th
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -24,10 +27,17 @@ from corpus.filesystem import locate
 from corpus.folder import Folder
 from corpus.hashing import content_hash, content_hashes
 from corpus.stages import Signal
+from scorers.score_journal import ScoreJournal, is_journal, read_journal
 from scorers.scoring import Pairs, Scores, identity_digest
 
 KEY, VALUE, WHY = "key", "score", "reason"
+Part = tuple[npt.NDArray[np.int64], Scores]
+"""Results for some of the records that are scored: their places, and what was found."""
 TYPES = {"int64": pa.int64(), "float64": pa.float64(), "string": pa.string()}
+
+
+_shared_lock = threading.Lock()
+_shared: WeakValueDictionary[tuple[str, str, str], ScoreTable] = WeakValueDictionary()
 
 
 def default_folder() -> str:
@@ -57,6 +67,7 @@ class ScoreTable:
             [(KEY, pa.binary(16)), (VALUE, pa.float64()), (WHY, pa.string())]
             + [(signal.name, TYPES[signal.kind]) for signal in more]
         )
+        self._lock = threading.Lock()
         self.table = self._read()
 
     @staticmethod
@@ -68,6 +79,21 @@ class ScoreTable:
             root.write_bytes(f"{name}/identity.json", json.dumps(identity, sort_keys=True, indent=1).encode())
         return ScoreTable(Folder(root.path(name)), more)
 
+    @staticmethod
+    def shared(run: str, folder: str | None, identity: Mapping[str, Any], more: Sequence[Signal]) -> ScoreTable:
+        """Return the scores of an identity, the same object for all stages of a process that serve one run.
+
+        What one of them found, the others have. Without a name of the run it is one of its own.
+        """
+        place = (run, folder or default_folder(), identity_digest(identity))
+        with _shared_lock:
+            table = _shared.get(place) if run else None
+            if table is None:
+                table = ScoreTable.open(folder, identity, more)
+                if run:
+                    _shared[place] = table
+            return table
+
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
@@ -78,13 +104,32 @@ class ScoreTable:
             pairs: m records.
             score: scores those that are not; equal ones once. What lasts of it is added to the table.
         """
+
+        def at_once(missing: Pairs) -> Iterator[Part]:
+            yield np.arange(len(missing)), score(missing)
+
+        return self.arriving_scores(pairs, at_once)
+
+    def arriving_scores(
+        self, pairs: Pairs, score: Callable[[Pairs], Iterator[Part]], at_risk: int = 0
+    ) -> tuple[Scores, npt.NDArray[np.bool_]]:
+        """Return the scores of some records, and which of them were in the table.
+
+        Args:
+            pairs: m records.
+            score: scores those that are not; equal ones once. What lasts of it is added to the table.
+            at_risk: how many results may be lost if this process is killed; 0 for all of them. On an object store it
+                is this many beside those that have not arrived.
+        """
         keys = text_keys(pairs)
         distinct = pc.unique(keys)
-        known = pc.index_in(distinct, self.table.column(KEY).combine_chunks())
-        missing = distinct.filter(known.is_null())
+        # Other threads may add to the table at any time.
         found = self.table
+        known = pc.index_in(distinct, found.column(KEY).combine_chunks())
+        missing = distinct.filter(known.is_null())
         if len(missing):
-            found = pa.concat_tables([found, self._scored(pairs.take(pc.index_in(missing, keys)), missing, score)])
+            scored = self._scored(pairs.take(pc.index_in(missing, keys)), missing, score, at_risk)
+            found = pa.concat_tables([found, *scored])
         places = pc.index_in(keys, found.column(KEY).combine_chunks())
         reused = pc.is_in(keys, missing)
         taken = found.take(places)
@@ -92,12 +137,23 @@ class ScoreTable:
         values = taken.column(VALUE).combine_chunks().fill_null(np.nan).to_numpy(zero_copy_only=False)
         return Scores(values, taken.column(WHY).to_pylist(), more), ~np.asarray(reused.to_numpy(zero_copy_only=False))
 
-    def _scored(self, pairs: Pairs, keys: pa.Array, score: Callable[[Pairs], Scores]) -> pa.Table:
-        scores = score(pairs)
-        table = self.rows(keys, scores)
-        lasting = table if scores.lasting is None else table.filter(pa.array(scores.lasting))
-        self.add(lasting)
-        return table
+    def _scored(
+        self, pairs: Pairs, keys: pa.Array, score: Callable[[Pairs], Iterator[Part]], at_risk: int
+    ) -> list[pa.Table]:
+        tables, lasting = [], [self.schema.empty_table()]
+        with ScoreJournal(self.folder, KEY, at_risk) as journal:
+            try:
+                for rows, scores in score(pairs):
+                    table = self.rows(keys.take(pa.array(rows)), scores)
+                    tables.append(table)
+                    lasting.append(table if scores.lasting is None else table.filter(pa.array(scores.lasting)))
+                    if at_risk and lasting[-1].num_rows:
+                        journal.add(lasting[-1])
+            finally:
+                # Also where the scorer gives up: what was paid for is there when it is tried again.
+                self.add(pa.concat_tables(lasting))
+                journal.remove()
+        return tables
 
     def rows(self, keys: pa.Array, scores: Scores) -> pa.Table:
         """Return results as rows of the table."""
@@ -117,24 +173,31 @@ class ScoreTable:
         name = content_hash([b"".join(rows.column(KEY).to_pylist())]).hex()
         with self.folder.writing(f"{name}.parquet") as file:
             pq.write_table(rows, file, compression="zstd", use_dictionary=False)
-        self.table = pa.concat_tables([self.table, rows]).combine_chunks()
+        with self._lock:
+            self.table = pa.concat_tables([self.table, rows]).combine_chunks()
 
     def _read(self) -> pa.Table:
-        parts = [self.schema.empty_table()]
-        for name in self.folder.names():
-            if name.endswith(".parquet") and "/" not in name and not name.startswith("."):
-                try:
-                    with self.folder.open_arrow(name) as source:
-                        parts.append(
-                            pq.read_table(source, use_threads=False).select(self.schema.names).cast(self.schema)
-                        )
-                except (pa.ArrowException, KeyError, ValueError) as error:
-                    raise ThresherError(
-                        f"{self.folder.path(name)}: no file of a score table ({error}); remove it, and its scores are "
-                        "computed again"
-                    ) from error
+        # A journal that goes in between has become a Parquet file by then, so these are listed later.
+        journals = [self._read_file(name) for name in self.folder.names() if is_journal(name)]
+        finished = [
+            self._read_file(name)
+            for name in self.folder.names()
+            if name.endswith(".parquet") and "/" not in name and not name.startswith(".")
+        ]
+        table = pa.concat_tables([self.schema.empty_table(), *finished, *journals]).combine_chunks()
         # The same record may be in files of several runs; which of them does not matter, but it is to be the same one.
-        table = pa.concat_tables(parts).combine_chunks()
         keys = table.column(KEY).combine_chunks()
         firsts = pc.index_in(pc.unique(keys), keys)
         return table.take(firsts).combine_chunks()
+
+    def _read_file(self, name: str) -> pa.Table:
+        try:
+            if is_journal(name):
+                return read_journal(self.folder, name, self.schema, KEY)
+            with self.folder.open_arrow(name) as source:
+                return pq.read_table(source, use_threads=False).select(self.schema.names).cast(self.schema)
+        except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
+            raise ThresherError(
+                f"{self.folder.path(name)}: no file of a score table ({error}); remove it, and its scores are computed "
+                "again"
+            ) from error

@@ -265,14 +265,18 @@ class ScoreStage(Scorer):
         return self._table.scores(pairs, self._loaded_score)
 
     def _loaded_score(self, pairs: Pairs) -> Scores:
-        if len(pairs) and self.costs_money and not self.may_call:
-            raise ThresherError(
-                f"{self.name}: {len(pairs):,} records of a batch have no score in the score table, and its calls cost "
-                "money; give --allow-calls to make them"
-            )
         if len(pairs):
+            self.check_calls(len(pairs))
             self.load()
         return self.score(pairs)
+
+    def check_calls(self, count: int) -> None:
+        """Raise ThresherError where to score so many records of a batch costs money that nobody allowed."""
+        if self.costs_money and not self.may_call:
+            raise ThresherError(
+                f"{self.name}: {count:,} records of a batch have no score in the score table, and its calls cost "
+                "money; give --allow-calls to make them"
+            )
 
 
 def score_rules(config: ScoreConfig) -> tuple[Rule, ...]:

@@ -23,6 +23,7 @@ STAGES = [
 NEEDED: dict[str, dict[str, Any]] = {
     "contamination": {"suites": ["suites/*.yaml"]},
     "datatrove": {"filter": "C4ParagraphFilter"},
+    "judge": {"base_url": "http://localhost:8000/v1", "model": "m"},
     "python": {"function": "json:loads"},
 }
 ENGLISH = (
