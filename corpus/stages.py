@@ -108,6 +108,18 @@ class Stage(ABC):
         """Return digests of the files (models, lists) that the result depends on, for the semantic config."""
         return {}
 
+    def notice_counts(self, signals: Mapping[str, pa.Array]) -> dict[str, int]:
+        """Return what the stage has to remark on the texts that entered it, as sums over batches; by default nothing.
+
+        Args:
+            signals: the stage's signals on these texts.
+        """
+        return {}
+
+    def notices(self, counts: Mapping[str, int]) -> list[str]:
+        """Return the sentences for the report, given the sums of ``notice_counts`` and of ``entered``."""
+        return []
+
     def prepare(self) -> None:
         """Load kernels and models; called once per process before the first batch. Raises UsageError."""
 
@@ -133,17 +145,6 @@ class RecordStage(Stage):
         """Return the signals, and what else the stage found."""
         return Judgement(self.measure(batch))
 
-    def notice_counts(self, signals: Mapping[str, pa.Array]) -> dict[str, int]:
-        """Return what the stage has to remark on the texts that entered it, as sums over batches; by default nothing.
-
-        Args:
-            signals: the stage's signals on these texts.
-        """
-        return {}
-
-    def notices(self, counts: Mapping[str, int]) -> list[str]:
-        """Return the sentences for the report, given the sums of ``notice_counts`` and of ``entered``."""
-        return []
 
 
 EDIT_SIGNALS = (

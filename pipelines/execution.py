@@ -23,7 +23,7 @@ from corpus.filesystem import locate
 from corpus.folder import Folder
 from corpus.planning import plan_input
 from corpus.planning_types import InputPlan
-from corpus.stages import RecordStage, Stage
+from corpus.stages import CorpusStage, Stage
 from corpus.staging import REFERENCE_BYTES
 from corpus.version import VERSION
 from dedup.duplicates import DuplicateStage
@@ -165,7 +165,7 @@ def execute(
         if clean:
             remove_staging(folder)
         return load_run(root)
-    _prepare(stages, console)
+    _prepare(stages, console, source)
     with locked(folder):
         if overwrite:
             remove_run(folder)
@@ -183,12 +183,16 @@ def execute(
         return _finish(config, root, plan, semantic, stages, engine, started, clean)
 
 
-def _prepare(stages: Sequence[Stage], console: Console) -> None:
+def _prepare(stages: Sequence[Stage], console: Console, source: Source | None) -> None:
     from corpus.jit import is_warm
+    from scorers.scoring import ScoreStage
 
     if stages and not is_warm():
         console.print("compiling kernels: once on this machine, less than a minute")
     for stage in stages:
+        part = stage.record_part() if isinstance(stage, CorpusStage) else stage
+        if isinstance(part, ScoreStage):
+            part.may_call = source is None or source.allow_calls
         stage.prepare()
 
 
@@ -355,7 +359,7 @@ def _warnings(config: RunConfig, plan: InputPlan, books: Books, stages: Sequence
     entries = {entry["name"]: entry for entry in report["stages"]}
     for stage in stages:
         entry = entries[stage.name]
-        if isinstance(stage, RecordStage) and "notices" in entry:
+        if "notices" in entry:
             counts = {**entry["notices"], "entered": entry["entered"]}
             warnings.extend(f"{stage.name}: {sentence}" for sentence in stage.notices(counts))
         if isinstance(stage, DuplicateStage):

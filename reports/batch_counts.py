@@ -143,9 +143,8 @@ def _stage_counts(
                 kept = fates.kept[entered]
                 of_kept = {name: values.filter(pa.array(kept)) for name, values in marks.items()}
                 counts["in_output"] = info.stage.summary_counts(of_kept, np.zeros(int(kept.sum()), np.bool_))
-        elif isinstance(info.stage, RecordStage):
-            read = {name: fates.columns[name].filter(pa.array(entered)) for name in info.stage.signal_columns()}
-            counts["notices"] = info.stage.notice_counts({**marks, **read})
+        read = {name: fates.columns[name].filter(pa.array(entered)) for name in info.stage.signal_columns()}
+        counts["notices"] = info.stage.notice_counts({**marks, **read})
     return counts, after
 
 

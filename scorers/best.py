@@ -99,6 +99,18 @@ class BestStage(CorpusStage):
         """Return the digests of the scorer's files."""
         return self._part.fingerprint()
 
+    def prepare(self) -> None:
+        """Prepare the scorer. Raises UsageError where it cannot score."""
+        self._part.prepare()
+
+    def notice_counts(self, signals: Mapping[str, pa.Array]) -> dict[str, int]:
+        """Return what the scorer has to remark."""
+        return self._part.notice_counts(signals)
+
+    def notices(self, counts: Mapping[str, int]) -> list[str]:
+        """Return the scorer's sentences."""
+        return self._part.notices(counts)
+
     def shuffled_bytes(self, rows: int) -> int:
         """Return the keys of all records."""
         return rows * ENTRY_BYTES

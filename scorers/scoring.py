@@ -261,7 +261,7 @@ class ScoreStage(Scorer):
         if self._table is None:
             from scorers.score_table import ScoreTable
 
-            self._table = ScoreTable.open(self.config.score_table, self.identity(), self.more_signals())
+            self._table = ScoreTable.shared(self.run, self.config.score_table, self.identity(), self.more_signals())
         return self._table.scores(pairs, self._loaded_score)
 
     def _loaded_score(self, pairs: Pairs) -> Scores:

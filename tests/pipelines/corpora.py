@@ -21,10 +21,13 @@ STAGES = [
 ]
 # What stages need that have no default for it.
 NEEDED: dict[str, dict[str, Any]] = {
+    "classifier": {"model": "model.ftz", "label": "good"},
+    "column": {"column": "quality"},
     "contamination": {"suites": ["suites/*.yaml"]},
     "datatrove": {"filter": "C4ParagraphFilter"},
     "judge": {"base_url": "http://localhost:8000/v1", "model": "m"},
     "python": {"function": "json:loads"},
+    "reward_model": {"model": "vicuna-minilm"},
 }
 ENGLISH = (
     "the river and its old bridge have been there for as long as people remember that it was built with stone to carry "
