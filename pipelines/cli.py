@@ -90,7 +90,8 @@ def _leave(code: int) -> None:
     os._exit(code)
 
 
-def _parse(argv: Sequence[str]) -> argparse.Namespace:
+def command_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line, with all commands."""
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--debug", action="store_true", help="log everything, and show tracebacks")
     parser = argparse.ArgumentParser(
@@ -139,6 +140,11 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     suites_command.add(command)
     explain_command.add(command)
     whatif_command.add(command)
+    return parser
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = command_parser()
     arguments, rest = parser.parse_known_args(argv)
     arguments.rest = rest
     if rest and not arguments.takes_rest:

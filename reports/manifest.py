@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from corpus.canonical import canonical_hash
 from corpus.folder import Folder
 from corpus.parquet_output import OutputFile
 
@@ -15,6 +16,7 @@ RUN_NAME = "run.json"
 FORMAT_VERSION = 1
 UNLISTED = (MANIFEST_NAME, RUN_NAME, "report.html")
 MAX_MIXTURE = 10_000
+OTHERS = "(others)"
 
 
 def to_json(value: Any) -> bytes:
@@ -45,7 +47,7 @@ def mixture(counts: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]
         ordered = sorted(names.items(), key=lambda entry: (-entry[1], entry[0]))
         limited[group] = dict(sorted(ordered[:MAX_MIXTURE]))
         if len(ordered) > MAX_MIXTURE:
-            limited[group]["(others)"] = sum(count for _, count in ordered[MAX_MIXTURE:])
+            limited[group][OTHERS] = sum(count for _, count in ordered[MAX_MIXTURE:])
     return limited
 
 
@@ -59,8 +61,11 @@ def build_manifest(
     content_digest: int,
     outputs: Sequence[OutputFile],
 ) -> dict[str, Any]:
-    """Return the manifest; nothing in it depends on time, place, runner or number of workers."""
-    return {
+    """Return the manifest; nothing in it depends on time, place, runner or number of workers.
+
+    ``manifest_hash`` is the hash of all the rest, so that a change of the manifest itself is found as well.
+    """
+    manifest = {
         "thresher_version": version,
         "format_version": FORMAT_VERSION,
         "config_hash": config_hash,
@@ -74,3 +79,4 @@ def build_manifest(
             for entry in sorted(outputs, key=lambda entry: entry.name)
         ],
     }
+    return {**manifest, "manifest_hash": canonical_hash(manifest)}

@@ -131,6 +131,7 @@ def manifest_schema() -> dict[str, Any]:
                 "mixture": _map(_map(_COUNT)),
                 "content_digest": _HEX,
                 "outputs": {"type": "array", "items": output},
+                "manifest_hash": _HEX,
             }
         ),
     )

@@ -6,53 +6,76 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from corpus.canonical import config_hash
+from corpus.canonical import canonical_hash, config_hash
 from corpus.errors import UsageError
 from corpus.folder import Folder
-from corpus.hashing import content_hashes, hex_hashes
 from reports.drop_report import OTHER_RULES
-from reports.manifest import MANIFEST_NAME, REPORT_NAME, UNLISTED
+from reports.manifest import MANIFEST_NAME, REPORT_NAME, UNLISTED, to_json
 from reports.tables import STAGE_ERROR
+from reports.verify_curated import check_curated
+from reports.verify_records import RecordCheck
 
 _BLOCK = 1 << 22
-HASHED_ROWS = 4096
 
 
 def read_json(folder: Folder, name: str) -> dict[str, Any]:
     """Return a JSON file of a run folder. Raises UsageError where it is missing or damaged."""
     try:
-        value: dict[str, Any] = json.loads(folder.read_bytes(name))
+        value = json.loads(folder.read_bytes(name))
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(f"{folder.root}: no {name}; is it the folder of a finished run?") from None
     except ValueError as error:
         raise UsageError(f"{folder.path(name)}: damaged ({error}); run again with --overwrite") from None
+    if not isinstance(value, dict):
+        raise UsageError(f"{folder.path(name)}: damaged (no JSON object); run again with --overwrite")
     return value
 
 
 def verify(root: str) -> list[str]:
     """Return what does not hold in a finished run: one sentence per finding, none where all is well.
 
-    Checks every listed file's size, SHA-256 and rows, that no unlisted file lies among them, that the manifest agrees
-    with itself, that every curated text has its content hash, and that read = kept + dropped + dead per source, counted
-    anew from curated, signals, ledger and dead letters. It does not read the input again.
+    Checks, from the files of the run alone:
+
+    - the manifest is as it was written, and agrees with itself;
+    - every file that it lists has its size, SHA-256 and rows, and no other file lies among them;
+    - read = kept + dropped + dead per source, counted anew from curated, signals, ledger and dead letters;
+    - every record is in exactly one of curated, ledger and dead letters, and once;
+    - every ``related_id`` was kept by the stage that names it;
+    - the curated records are in the order of the input, every text has its content hash, and schema, mixture and
+      ``content_digest`` are those of the manifest.
+
+    It reads neither the input nor ``staging/``, ``run.json`` and ``report.html``, which no manifest lists. The later
+    checks take place only where every file is as it was written.
     """
     folder = Folder(root)
     manifest = read_json(folder, MANIFEST_NAME)
-    findings = list(_check_files(folder, manifest))
+    if not _is_as_written(folder, manifest):
+        return [f"{MANIFEST_NAME} is not as it was written (manifest_hash)"]
+    findings = [*_check_manifest(manifest), *_check_files(folder, manifest)]
     if findings:
         return findings
     report = read_json(folder, REPORT_NAME)
+    stages = [entry["name"] for entry in report["stages"]]
+    files = [entry["file"] for entry in manifest["inputs"]]
+    parts = [PurePosixPath(entry["file"]).name for entry in manifest["outputs"] if entry["file"].startswith("signals/")]
     return [
-        *_check_manifest(manifest),
-        *_check_content_hashes(folder, manifest),
         *_check_conservation(folder, manifest, report),
+        *RecordCheck(folder, stages, files, parts).findings(),
+        *check_curated(folder, manifest),
     ]
+
+
+def _is_as_written(folder: Folder, manifest: dict[str, Any]) -> bool:
+    rest = {name: value for name, value in manifest.items() if name != "manifest_hash"}
+    told = manifest.get("manifest_hash")
+    return told == canonical_hash(rest) and folder.read_bytes(MANIFEST_NAME) == to_json(manifest)
 
 
 def _check_manifest(manifest: dict[str, Any]) -> Iterator[str]:
@@ -105,25 +128,6 @@ def _tables(folder: Folder, manifest: dict[str, Any], below: str, columns: list[
 def _count(counter: Counter[Any], values: pa.ChunkedArray) -> None:
     for entry in values.value_counts().to_pylist():
         counter[entry["values"]] += entry["counts"]
-
-
-def _check_content_hashes(folder: Folder, manifest: dict[str, Any]) -> Iterator[str]:
-    """Yield the curated files with a text that does not have its ``content_hash``; chats are left out."""
-    settings = manifest["config"]["input"]
-    names = [settings[name] for name in ("prompt_column", "response_column") if settings[name] is not None]
-    if settings["text_column"] is not None:
-        names = [settings["text_column"]]
-    for entry in manifest["outputs"]:
-        if not entry["file"].startswith("curated/") or not names:
-            continue
-        with folder.open_arrow(entry["file"]) as file:
-            parquet = pq.ParquetFile(file)
-            columns = [name if name in parquet.schema_arrow.names else f"input_{name}" for name in names]
-            for batch in parquet.iter_batches(batch_size=HASHED_ROWS, columns=[*columns, "content_hash"]):
-                texts = [batch.column(name).cast(pa.string()) for name in columns]
-                if not hex_hashes(content_hashes(texts)).equals(batch.column("content_hash").cast(pa.string())):
-                    yield f"{entry['file']} has a text that is not the one of its content_hash"
-                    break
 
 
 def _check_conservation(folder: Folder, manifest: dict[str, Any], report: dict[str, Any]) -> Iterator[str]:

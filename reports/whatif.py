@@ -350,7 +350,7 @@ class _Follower:
         told = np.where(run.fates.left_at == index, run.fates.rules, STAYS)[reached]
         if not np.array_equal(found, told):
             raise UsageError(
-                f"{run.folder.root}: the edges in staging do not give the duplicates of the run; staging is damaged, or "
+                f"{run.folder.root}: the edges in staging do not give the duplicates of the run; staging is damaged or "
                 "of another version: run again with --overwrite"
             )
         run.checked.add(stage.name)
