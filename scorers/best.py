@@ -84,7 +84,7 @@ class BestStage(CorpusStage):
 
     def signals(self) -> tuple[Signal, ...]:
         """Return the scorer's signals, and where its group was cut."""
-        cutoff = Signal(CUTOFF, "float64", "The lowest score that stays in the record's group; null where none does.")
+        cutoff = Signal(CUTOFF, "float64", "The lowest score that stays in the group of a scored record; null where none does.")
         return (*self._part.signals(), cutoff)
 
     def rules(self) -> tuple[Rule, ...]:
@@ -199,7 +199,7 @@ class BestStage(CorpusStage):
             groups = self.groups(records, marks)
             if len(numbers):
                 places = np.minimum(np.searchsorted(numbers, groups), len(numbers) - 1)
-                cutoffs = pa.array(values[places], mask=(numbers[places] != groups) | ~alive)
+                cutoffs = pa.array(values[places], mask=(numbers[places] != groups) | ~scored)
         failures = np.zeros(len(alive), np.int64)
         for number, rule in enumerate(self.rules()):
             failed = alive & ~scored if rule.signal == SCORED else scored & ~kept

@@ -188,14 +188,8 @@ class Scorer(RecordStage):
         finite = np.isfinite(rounded)
         found = zip(finite.tolist(), scores.reasons, strict=True)
         reasons = [None if known else reason or "not_finite" for known, reason in found]
-        if self.config.unscorable == "fail" and not finite.all():
-            first = int(np.flatnonzero(~finite)[0])
-            assert batch.records is not None
-            record = batch.records.column("record_id")[int(rows[first])].as_py()
-            raise ThresherError(
-                f"{self.name}: the record {record} has no score ({reasons[first]}), and unscorable is fail; with drop "
-                "or keep the run would go on"
-            )
+        if self.config.unscorable == "fail":
+            self._fail_without_scores(batch, rows[~finite], [reason for reason in reasons if reason is not None])
         places = np.full(len(batch), -1, np.int64)
         places[rows] = np.arange(len(rows))
         taking = pa.array(places, mask=places < 0)
@@ -210,6 +204,20 @@ class Scorer(RecordStage):
             again = np.zeros(len(batch), np.bool_)
             again[rows] = reused
         return Judgement(signals, reused=again)
+
+    def _fail_without_scores(self, batch: TextBatch, rows: npt.NDArray[np.int64], reasons: list[str]) -> None:
+        """Raise ThresherError if one of the rows without a score has not left by another stage before."""
+        from corpus.verdicts import still_alive
+
+        entered = batch.alive if batch.marks is None else still_alive(batch.marks)
+        for row, reason in zip(rows.tolist(), reasons, strict=True):
+            if entered[row]:
+                assert batch.records is not None
+                record = batch.records.column("record_id")[row].as_py()
+                raise ThresherError(
+                    f"{self.name}: the record {record} has no score ({reason}), and unscorable is fail; with drop or "
+                    "keep the run would go on"
+                )
 
     def measure(self, batch: TextBatch) -> dict[str, pa.Array]:
         """Return the signals."""

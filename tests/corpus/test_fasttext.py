@@ -356,8 +356,8 @@ def test_unknown_loss_goes_through_the_binding(
     assert labels.to_pylist()[:2] == [None, None]
     assert labels[2].is_valid
     for label in range(len(model.labels)):
-        for given, rows in ((pa.array(texts), np.ones(3, np.bool_)), (some, alive)):
-            found = [each.label_scores(given, rows, label).to_pylist() for each in (model, kernel_model)]
+        for array, rows in ((pa.array(texts), np.ones(3, np.bool_)), (some, alive)):
+            found = [each.label_scores(array, rows, label).to_pylist() for each in (model, kernel_model)]
             assert [score is None for score in found[0]] == [score is None for score in found[1]]
             assert [score for score in found[0] if score] == pytest.approx([score for score in found[1] if score])
 

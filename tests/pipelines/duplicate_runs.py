@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 import xxhash
 
 from pipelines.cli import main
@@ -92,7 +91,32 @@ def check(folder: Path, stage: str, threshold: float, records: Sequence[Record],
         "copies_available": len(copies),
         "copies_kept": kept,
     }
-    assert summary["achieved"] == pytest.approx(kept / leaders if leaders else 0, abs=1e-4)
+    units = sum(record.units for record, fate in zip(records, fates, strict=True) if not fate.copy_index)
+    copy_units = sum(
+        record.units for record, fate in zip(records, fates, strict=True) if fate.copy_index and fate.rule is None
+    )
+    assert (summary["leader_units"], summary["copy_units_kept"]) == (units, copy_units)
+    assert summary["achieved"] == (copy_units / units if units else 0)
+    left = [(record, fate) for record, fate in zip(records, fates, strict=True) if signals[record.record_id]["kept"]]
+    units = sum(record.units for record, fate in left if not fate.copy_index)
+    copy_units = sum(record.units for record, fate in left if fate.copy_index)
+    output = {
+        "leaders": sum(not fate.copy_index for _, fate in left),
+        "copies_kept": sum(fate.copy_index > 0 for _, fate in left),
+        "leader_units": units,
+        "copy_units_kept": copy_units,
+        "achieved": copy_units / units if units else None if copy_units else 0,
+    }
+    assert summary["in_output"] == output
+    gone = {
+        place
+        for place, (record, fate) in enumerate(zip(records, fates, strict=True))
+        if fate.size > 1 and not fate.copy_index and not signals[record.record_id]["kept"]
+    }
+    assert summary["leaders_dropped_later"] == len(gone)
+    assert summary["copies_of_leaders_dropped_later"] == sum(
+        fate.rule is not None and fate.leader in gone for fate in fates
+    )
     assert main(["verify", str(folder)]) == 0
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -61,6 +63,10 @@ def test_r03_huge_line(case: Case, shared: Path) -> None:
         code, out = case("r03-huge-line", [file], batch_bytes=1 << 16, batch_rows=1)
         assert code == 0
         assert _ids(out) == ["h1", "h3", "h4", "h5"]
+        texts = {row["id"]: row["text"] for row in table(out, "curated")}
+        assert len(texts["h4"]) == 4_000_000
+        digest = hashlib.sha256(texts["h4"].encode()).hexdigest()
+        assert digest == "25db2960566b0f78162a9e71a95e92ed835b18555c1ebd266b0bbd320f3efe9a"
         (row,) = table(out, "ledger")
         assert (row["record_id"], row["rule"], row["value"], row["threshold"]) == (
             "h2", "max_record_bytes", 24_000_000, 12 << 20,
@@ -154,6 +160,10 @@ def test_r16_path_names(case: Case) -> None:
     ):
         code, out = case("r16-path-names", [pattern])
         assert (code, sorted(_ids(out))) == (0, ids)
+        files = [entry["file"] for entry in json.loads((out / "manifest.json").read_text())["inputs"]]
+        assert not any("%20" in file or "%25" in file for file in files)
+        assert {row["file"] for row in table(out, "signals")} == set(files)
+        assert "f1" not in ids or any(file.endswith("part#1?x=1.jsonl") for file in files)
 
 
 @pytest.mark.parametrize(
@@ -166,10 +176,23 @@ def test_r17_nothing_matches(case: Case, files: list[str], capsys: pytest.Captur
     assert not out.exists()
 
 
-def test_r18_key_value_paths(case: Case) -> None:
+def test_r17_an_empty_file_is_no_error(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out = case("r17-glob-nothing", ["empty.jsonl"])
+    assert (code, report(out)["records"]["read"]) == (0, 0)
+    (entry,) = json.loads((out / "manifest.json").read_text())["inputs"]
+    assert (entry["file"], entry["rows"], entry["failed"]) == ("empty.jsonl", 0, False)
+    assert "the input has no records" in " ".join(capsys.readouterr().out.split())
+
+
+def test_r18_key_value_paths(case: Case, tmp_path: Path) -> None:
     for files in (["data/"], ["data/**/*.parquet"]):
         _, out = case("r18-key-value-path", files)
         assert sorted(row["source"] for row in table(out, "curated")) == ["src-a", "src-b", "src-c"]
+    found = []
+    for path in (tmp_path / "r18-key-value-path/data").rglob("*.parquet"):
+        _, out = case("r18-key-value-path", [str(path)])
+        found += [row["source"] for row in table(out, "curated")]
+    assert sorted(found) == ["src-a", "src-b", "src-c"]
 
 
 def test_r20_text_column_types(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
@@ -195,6 +218,31 @@ def test_r21_uris(case: Case, tmp_path: Path) -> None:
             code, out = case("r21-uris", [entry])
             assert code == 0, entry
             assert len(_ids(out)) == 1, number
+
+
+@pytest.mark.parametrize("setting", ["files", "output"])
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("s4://x/y", "known are local paths, file://, s3://, gs://, hf://"),
+        ("s3://KEY:SECRET@bucket/x", "credentials in a URI"),
+        ("S3://SECRET@bucket/x", "credentials in a URI"),
+    ],
+)
+def test_r21_no_folder_is_named_like_a_scheme_and_no_secret_is_shown(
+    case: Case, tmp_path: Path, setting: str, entry: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case("r21-uris", ["data"])
+    folder = tmp_path / "r21-uris"
+    before = sorted(folder.rglob("*"))
+    capsys.readouterr()
+    files = [entry] if setting == "files" else ["data"]
+    config = write_config(folder / "config.yaml", files, folder / "new", [], id_column="id")
+    assert run(config, *(["--output", entry] if setting == "output" else [])) == 2
+    said = "".join(capsys.readouterr())
+    assert message in said
+    assert "SECRET" not in said
+    assert sorted(folder.rglob("*")) == before
 
 
 def test_w01_empty_objects(case: Case) -> None:
@@ -253,6 +301,20 @@ def test_w03_same_names_links_and_repeats(case: Case, tmp_path: Path) -> None:
     files = [entry["file"] for entry in json.loads((out / "manifest.json").read_text())["inputs"]]
     assert files == ["2021/part.jsonl", "2022/part.jsonl", "2023/part.jsonl"]
     assert any("broken.jsonl" in name for name in json.loads((out / "run.json").read_text())["left_out"])
+
+
+def test_w03_folders_of_other_names_change_no_id_and_no_text(case: Case, tmp_path: Path) -> None:
+    paths = [f"data/{year}/part.jsonl" for year in (2023, 2021, 2022)]
+    _, before = case("w03-same-file-names", paths)
+    data = tmp_path / "w03-same-file-names/data"
+    for folder in sorted(data.iterdir()):
+        folder.rename(data / f"new-{folder.name}")
+    _, after = case("w03-same-file-names", ["data/*/part.jsonl"])
+    rows, renamed = table(before, "curated"), table(after, "curated")
+    assert len(rows) == 9
+    assert rows == renamed
+    digests = [json.loads((out / "manifest.json").read_text())["content_digest"] for out in (before, after)]
+    assert digests[0] == digests[1]
 
 
 def test_w06_output_that_cannot_be_written(case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -329,3 +391,13 @@ def test_g_config_faults_exit_2_before_any_work(
             assert main([command, path.name]) == 2, path.name
             assert path.name in capsys.readouterr().err
     assert sorted(folder.iterdir()) == before
+
+
+def test_every_case_has_a_test(shared: Path) -> None:
+    """A case is named by its number, such as r05, in the test of the stage or the reader that it is about."""
+    texts = [path.read_text(encoding="utf-8") for path in Path(__file__).parent.parent.rglob("*.py")]
+    numbers = [path.name.partition("-")[0] for path in (shared / "cases").iterdir() if path.is_dir()]
+    assert numbers
+    assert [
+        number for number in numbers if not any(re.search(rf"(?<![a-z0-9]){number}(?![0-9])", t) for t in texts)
+    ] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -15,6 +16,8 @@ import pytest
 
 import dedup.duplicates
 import dedup.proposals
+import pipelines.duplicate_clusters
+import pipelines.duplicates
 from pipelines.cli import main
 from tests.dedup.reference import Record, jaccard
 from tests.pipelines.corpora import report, run, table, write_config
@@ -86,6 +89,42 @@ def test_other_batches_and_partitions(
     assert found["pairs"].pop("at_threshold") == expected["pairs"].pop("at_threshold") > 50
     assert found.pop("pairs").keys() == expected.pop("pairs").keys()
     assert found == expected
+
+
+@pytest.mark.parametrize("stage", ["near_duplicates", "exact_duplicates"])
+def test_groups_that_would_be_too_large_are_read_from_staging(
+    stage: str, mixed: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    settings = {"duplication_budget": 0.1, **STAGE.get(stage, {})}
+    expected = execute(tmp_path / "inline", mixed, [{stage: settings}])
+    monkeypatch.setattr(pipelines.duplicate_clusters, "LARGEST_GROUP", 4000)
+    out = execute(tmp_path / "referred", mixed, [{stage: settings}])
+    assert (out / "manifest.json").read_bytes() == (expected / "manifest.json").read_bytes()
+    sent = [json.loads((folder / "run.json").read_text())["shuffled_bytes"][stage] for folder in (out, expected)]
+    assert sent[0] < 0.95 * sent[1]
+    # What not even references have room for is refused by name.
+    monkeypatch.setattr(pipelines.duplicate_clusters, "LARGEST_GROUP", 40)
+    files = [str(path) for path in (tmp_path / "inline/data").glob("*.parquet")]
+    assert run(write_config(tmp_path / "c.yaml", files, tmp_path / "refused", [{stage: settings}])) == 1
+    message = capsys.readouterr().err
+    assert f"{stage}: " in message
+    assert "records are in clusters that one process has to resolve together, more than 10;" in message
+
+
+def test_keys_beyond_all_bounds_are_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The first lines, by which the plan reckons, are ten thousand times as long as the others.
+    lines = [json.dumps({"text": "long " * 20_000})] * 2 + [json.dumps({"text": f"{n}"}) for n in range(5000)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    monkeypatch.setattr(pipelines.duplicates, "MOST_KEY_BYTES", 100_000)
+    config = write_config(tmp_path / "c.yaml", [f"{tmp_path}/a.jsonl"], tmp_path / "run", ["near_duplicates"])
+    assert run(config) == 1
+    message = capsys.readouterr().err
+    assert re.search(r"near_duplicates: the keys of one group take \d+ MiB, more than 0: .* the \d records of", message)
+    assert "exact_duplicates before" in message
+    assert "Traceback" not in message
 
 
 def test_an_unfinished_run_goes_on_to_the_same_bytes(mixed: list[dict[str, Any]], plain: Path, tmp_path: Path) -> None:
@@ -161,7 +200,8 @@ CONFIG_FAULTS = [
     ({"scope": "language"}, ["scope", "corpus", "source"]),
     ({"field": "prompt"}, ["field", "text"]),
     ({"priority": "no.signal"}, ["priority", "no.signal"]),
-    ({"priority": "gopher_quality.words"}, ["priority", "gopher_quality.words"]),
+    ({"priority": "gopher_quality.words"}, ["priority", "gopher_quality.words", "comes later", "list it before"]),
+    ({"priority": "quality"}, ["priority", "quality", "comes later", "list it before"]),
     ({"priority": "language.label"}, ["priority", "language.label"]),
 ]
 
@@ -171,7 +211,8 @@ def test_config_faults_name_the_fields(
     settings: dict[str, Any], said: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pq.write_table(pa.table({"text": ["a text"]}), tmp_path / "a.parquet")
-    stages = ["language", {"near_duplicates": settings}, "gopher_quality"]
+    scorer = {"column": {"name": "quality", "column": "text"}}
+    stages = ["language", {"near_duplicates": settings}, "gopher_quality", scorer]
     config = write_config(tmp_path / "c.yaml", [f"{tmp_path}/a.parquet"], tmp_path / "run", stages)
     # What a priority refers to is looked up when the stages are built.
     signals = isinstance(settings.get("priority"), str)
@@ -191,12 +232,25 @@ def run_faults(folder: Path, stages: list[Any], capsys: pytest.CaptureFixture[st
     return code, capsys.readouterr().err
 
 
-def test_a_group_column_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    stages = [{"near_duplicates": {"duplication_budget": {"by": "kinds", "default": 0.5}}}]
+@pytest.mark.parametrize("stage", ["near_duplicates", "exact_duplicates"])
+def test_a_group_column_that_is_not_there(stage: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stages = [{stage: {"duplication_budget": {"by": "kinds", "default": 0.5}}}]
     code, message = run_faults(tmp_path, stages, capsys)
-    assert code == 1, message
-    assert "near_duplicates.duplication_budget.by" in message
-    assert "kinds" in message
+    assert code == 2, message
+    assert f"stages.{stage}.duplication_budget.by: no file has a column kinds; there are: kind, text" in message
+    assert not (tmp_path / "run").exists()
+    # The fields of objects are seen by reading only, and so are the columns of lines.
+    (tmp_path / "a.jsonl").write_text('{"text": "a text"}\n{"text": "another", "kind": "x"}\n')
+    config = write_config(tmp_path / "d.yaml", [f"{tmp_path}/a.jsonl"], tmp_path / "lines", stages)
+    assert run(config) == 2
+    message = capsys.readouterr().err
+    assert f"stages.{stage}.duplication_budget.by: kinds is no signal of a stage before {stage}" in message
+    assert "Traceback" not in message
+    # Found behind the first pass: nothing was compared yet.
+    assert not (tmp_path / f"lines/staging/near-{stage}/shingles").exists()
+    stages[0][stage]["duplication_budget"]["by"] = "kind"
+    config = write_config(tmp_path / "d.yaml", [f"{tmp_path}/a.jsonl"], tmp_path / "lines", stages)
+    assert run(config, "--overwrite") == 0
 
 
 @pytest.mark.parametrize("content", [None, "", "{}", '{"model": 5}'])

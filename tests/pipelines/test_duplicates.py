@@ -188,7 +188,9 @@ def test_two_duplicate_stages_and_a_record_stage_between(mixed: list[dict[str, A
     later = [json.loads(row["detail"]) for row in table(out, "ledger") if row["stage"] == "exact_duplicates"]
     assert {detail.get("later_dropped_by") for detail in later} == {None, "length", "near_duplicates"}
     counts = report(out)["duplicates"]["exact_duplicates"]
-    assert counts["leaders_dropped_later"] == sum("later_dropped_by" in detail for detail in later)
+    assert counts["copies_of_leaders_dropped_later"] == sum("later_dropped_by" in detail for detail in later)
+    assert 0 < counts["leaders_dropped_later"] < counts["copies_of_leaders_dropped_later"]
+    assert counts["in_output"]["achieved"] != counts["achieved"]
 
 
 def test_fields_of_pairs(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ import jsonschema
 import pytest
 
 from corpus.stages import known_stages
+from corpus.yaml_reader import read_yaml_file
 from pipelines.config import config_from_mapping, semantic_config
 from pipelines.schemas import config_schema, stages_table
-from pipelines.yaml_reader import read_yaml_file
 from tests.pipelines.corpora import NEEDED
 
 CASES = Path(__file__).parents[3] / "shared" / "cases"
