@@ -31,7 +31,7 @@ PRIMITIVES = {"pardo", "group_by_key", "flatten", "impulse"}
 MAX_SIDE_INPUTS = 2
 
 
-def _pipeline(name: str, folder: Path) -> api.Pipeline:
+def _pipeline(name: str, folder: Path, *sets: str, accelerator: str | None = None) -> api.Pipeline:
     """Return a config's pipeline over a few records with all the columns that configs name."""
     rows = [
         {
@@ -43,11 +43,12 @@ def _pipeline(name: str, folder: Path) -> api.Pipeline:
     pq.write_table(pa.Table.from_pylist(rows), folder / "a.parquet")
     (folder / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     file = "a.jsonl" if name == "pairs" else "a.parquet"
-    config = load_config(REPOSITORY / "configs" / f"{name}.yaml", [f"input.files=[{folder / file}]"], {})
+    config = load_config(REPOSITORY / "configs" / f"{name}.yaml", [f"input.files=[{folder / file}]", *sets], {})
     plan = plan_input(config.input).to_json().encode()
     Folder(str(folder / "run")).write_bytes(PLAN_NAME, plan)
     pipeline = beam.Pipeline(runner="FnApiRunner")
-    build(pipeline, Job(config, str(folder / "run"), 1000, hashlib.sha256(plan).hexdigest()))
+    digest = hashlib.sha256(plan).hexdigest()
+    build(pipeline, Job(config, str(folder / "run"), 1000, digest, accelerator=accelerator))
     return pipeline.to_runner_api()
 
 
@@ -102,9 +103,7 @@ def test_steps_are_classes_of_ours_not_pickled_functions(proto: api.Pipeline) ->
         if _kind(transform) == "pardo" and own:
             payload = api.ParDoPayload.FromString(transform.spec.payload).do_fn.payload
             steps.append(transform.unique_name)
-            assert re.search(rb"pipelines\.[a-z_]+", _unpacked(payload)), (
-                transform.unique_name
-            )
+            assert re.search(rb"pipelines\.[a-z_]+", _unpacked(payload)), transform.unique_name
             assert b"_make_function" not in _unpacked(payload), transform.unique_name
     assert len(steps) >= 6
 
@@ -153,3 +152,20 @@ def test_step_names_are_stable_and_readable(name: str, tmp_path: Path) -> None:
     assert not [step for step in own if "lambda" in step or "ParDo(" in step or len(step) > 60]
     config = load_config(REPOSITORY / "configs" / f"{name}.yaml", [], {})
     assert all(any(stage.name in step for step in own) for stage in config.stages)
+
+
+def test_steps_of_models_ask_for_a_gpu_and_no_others_do(tmp_path: Path) -> None:
+    hint = "type:nvidia-l4;count:1;install-nvidia-driver"
+    found = _pipeline("pairs", tmp_path, "reward_model.device=cuda", accelerator=hint)
+    asking = {
+        transform.unique_name.partition("/")[0]
+        for transform in found.components.transforms.values()
+        if found.components.environments[transform.environment_id].resource_hints
+    }
+    assert asking == {"reward_model"}
+    (environment,) = (
+        environment for environment in found.components.environments.values() if environment.resource_hints
+    )
+    assert list(environment.resource_hints.values()) == [hint.encode()]
+    without = _pipeline("pairs", tmp_path, "reward_model.device=cuda")
+    assert not any(environment.resource_hints for environment in without.components.environments.values())
