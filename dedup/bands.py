@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from math import expm1, log1p
 
 CURVE_DECIMALS = 6
@@ -46,6 +47,7 @@ class Bands:
         return step * sum(self.probability((point + 0.5) * step) for point in range(_AREA_POINTS))
 
 
+@lru_cache
 def choose_bands(threshold: float, permutations: int, catch_probability: float = 0.99) -> Bands:
     """Return the bands that propose the fewest false candidates and still catch a pair at the threshold.
 

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import xxhash
+import pyarrow.compute as pc
 
 from corpus.batch import first_row_id, split_chunk_key, split_row_id
 from corpus.batch_layout import ROW_BITS
+from corpus.hashing import content_hashes, hex_hashes
 from corpus.packing import pack_arrays, unpack_arrays
 from corpus.selection_keys import RecordIds
 from corpus.stages import CorpusVerdict
@@ -22,13 +23,14 @@ Integers = npt.NDArray[np.int64]
 STAYS, OVER_BUDGET, OVER_MAX_COPIES, UNDECIDED = 0, 1, 2, 3
 """A record stays; leaves by the budget; leaves by max_copies; stays if the selection of the budget has it."""
 
-CLUSTERS, SELECTED = b"c", b"s"
+CLUSTERS, SELECTED, UNITS = b"c", b"s", b"u"
 _CLUSTERS = (np.int64, np.int64, np.float64, np.int64, np.int64, np.int32, np.uint8, np.int32, np.uint8)
 
 
-def cluster_id(file: str, position: int) -> str:
-    """Return the id of a cluster: a hash (XXH3, 128 bits) of its leader's file and position."""
-    return xxhash.xxh3_128_hexdigest(f"{file}#{position}".encode())
+def hashed_places(files: pa.StringArray, positions: Integers) -> pa.StringArray:
+    """Return the ids of n clusters: hashes (XXH3, 128 bits, as hex digits) of their leaders' files and positions."""
+    places = pc.binary_join_element_wise(files, pc.cast(pa.array(positions), pa.string()), "#")
+    return hex_hashes(content_hashes([places]))
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,11 @@ def pack_selected(key: int, row_ids: Integers) -> bytes:
     return SELECTED + (row_ids - first_row_id(key)).astype(np.int32).tobytes()
 
 
+def pack_units(rows: npt.NDArray[np.int32], units: Integers) -> bytes:
+    """Return what the budget counts of the rows of a batch, int32[n] and int64[n], as bytes."""
+    return UNITS + pack_arrays([units, rows])
+
+
 def apply_verdicts(
     key: int,
     records: pa.RecordBatch,
@@ -79,17 +86,27 @@ def apply_verdicts(
     verdicts: Sequence[bytes],
     file_of: Callable[[int], str],
     has_max_copies: bool,
+    has_units: bool = False,
 ) -> CorpusVerdict:
-    """Return what became of the rows of a batch, given its packed verdicts in any order."""
+    """Return what became of the rows of a batch, given its packed verdicts in any order.
+
+    Args:
+        has_max_copies: whether the stage has the rule ``max_copies``.
+        has_units: whether it has the signal ``units``, and each row its units among the verdicts.
+    """
     length = len(alive)
     leaders, positions = np.full(length, -1), np.full(length, -1)
     jaccard, sizes, copy_index = np.zeros(length), np.ones(length, np.int64), np.zeros(length, np.int64)
-    states = np.zeros(length, np.uint8)
+    states, units = np.zeros(length, np.uint8), np.ones(length, np.int64)
     ids: list[str | None] = [None] * length
     selected = np.zeros(length, np.bool_)
     for verdict in verdicts:
         if verdict[:1] == SELECTED:
             selected[np.frombuffer(verdict, np.int32, offset=1)] = True
+            continue
+        if verdict[:1] == UNITS:
+            counted, rows = unpack_arrays(verdict[1:], (np.int64, np.int32))
+            units[rows] = counted
             continue
         leader, position, similarity, size, index, rows, state, lengths, data = unpack_arrays(verdict[1:], _CLUSTERS)
         leaders[rows], positions[rows], jaccard[rows] = leader, position, similarity
@@ -101,26 +118,27 @@ def apply_verdicts(
     states[states == UNDECIDED] = OVER_BUDGET
     own = records.column("position").to_numpy()
     is_copy = copy_index > 0
-    own_file = file_of(split_chunk_key(key)[0])
-    files = [
-        file_of(split_chunk_key(split_row_id(leader)[0])[0]) if copy else own_file
-        for leader, copy in zip(leaders.tolist(), is_copy.tolist(), strict=True)
-    ]
-    places = np.where(is_copy, positions, own).tolist()
-    cluster_ids = [cluster_id(file, place) for file, place in zip(files, places, strict=True)]
+    of_leaders = [file_of(split_chunk_key(split_row_id(leader)[0])[0]) for leader in leaders[is_copy].tolist()]
+    files = pa.repeat(file_of(split_chunk_key(key)[0]), length)
+    if of_leaders:
+        files = pc.replace_with_mask(files, pa.array(is_copy), pa.array(of_leaders, pa.string()))
+    cluster_ids = hashed_places(files, np.where(is_copy, positions, own))
     failures = np.zeros(length, np.int64)
     failures[states == OVER_BUDGET] = 1
     if has_max_copies:
         failures[states == OVER_MAX_COPIES] = 2
     dead = ~alive
     left = failures != 0
+    signals = {
+        "cluster_id": pc.if_else(pa.array(alive), cluster_ids, pa.scalar(None, pa.string())),
+        "cluster_size": pa.array(sizes, mask=dead),
+        "copy_index": pa.array(copy_index, mask=dead),
+        "jaccard": pa.array(jaccard, mask=dead | ~is_copy),
+    }
+    if has_units:
+        signals["units"] = pa.array(units, mask=dead)
     return CorpusVerdict(
-        signals={
-            "cluster_id": pa.array(cluster_ids, pa.string(), mask=dead),
-            "cluster_size": pa.array(sizes, mask=dead),
-            "copy_index": pa.array(copy_index, mask=dead),
-            "jaccard": pa.array(jaccard, mask=dead | ~is_copy),
-        },
+        signals=signals,
         failures=failures,
         related=pa.array(leaders, mask=~left),
         related_id=pa.array(ids, pa.string(), mask=~left),

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 # A quarter of what a group may have: the number of records that are not Parquet is an estimate.
 GROUP_BYTES = 2 << 20
+LARGEST_GROUP = 8 << 20
 NODE_BYTES = 160
 WARN_FROM = 0.5
 
@@ -252,8 +253,9 @@ class DuplicateStage(CorpusStage):
         return (*super().signal_columns(), *(name for name in wanted if name is not None))
 
     def partitions(self, planned_rows: int) -> int:
-        """Return the number of partitions of the keys for so many rows."""
-        return max(1, -(-self.key_bytes(planned_rows) // GROUP_BYTES))
+        """Return the number of partitions of the keys for so many rows, as many for each band."""
+        wanted = -(-self.key_bytes(planned_rows) // GROUP_BYTES)
+        return max(1, wanted if wanted <= self.bands else -(-wanted // (1 + self.bands)) * (1 + self.bands))
 
     def cluster_partitions(self, planned_rows: int) -> int:
         """Return the number of partitions of the clusters for so many rows."""

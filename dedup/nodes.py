@@ -63,9 +63,12 @@ def ranks_of(table: pa.Table, row_ids: Integers, priorities: int) -> Integers:
 
 
 def staged_ranks(folder: Folder, stage: str, priorities: int, row_ids: Integers) -> Integers:
-    """Return the place of each of some staged records in their total order, int64[n], for ascending row ids."""
-    table = read_nodes(folder, stage, row_ids, [*ORDER_COLUMNS, *priority_columns(priorities)])
-    return ranks_of(table, row_ids, priorities)
+    """Return the place of each of some staged records in their total order, int64[n]; each row id once."""
+    ascending = np.argsort(row_ids)
+    table = read_nodes(folder, stage, row_ids[ascending], [*ORDER_COLUMNS, *priority_columns(priorities)])
+    places = np.empty(len(row_ids), np.int64)
+    places[ascending] = ranks_of(table, row_ids[ascending], priorities)
+    return places
 
 
 def earliest(folder: Folder, stage: str, priorities: int, count: int, row_ids: Integers) -> Integers:
@@ -75,3 +78,26 @@ def earliest(folder: Folder, stage: str, priorities: int, count: int, row_ids: I
         first = np.concatenate([first, row_ids[start : start + BLOCK]])
         first = np.sort(first[staged_ranks(folder, stage, priorities, first) < count])
     return first
+
+
+def best_copies(folder: Folder, stage: str, priorities: int, row_ids: Integers, starts: Integers) -> Integers:
+    """Return of each group of staged records the first one in the total order, int64[k].
+
+    Args:
+        row_ids: int64[n], the groups one behind the other, each row id once.
+        starts: int64[k], where each group starts.
+    """
+    groups = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(row_ids))))
+    best = row_ids[starts]
+    # A group that does not lie in one block has its first of each block left, which meet in the next round.
+    while len(row_ids):
+        several = np.bincount(groups)[groups] > 1
+        best[groups[~several]] = row_ids[~several]
+        row_ids, groups = row_ids[several], groups[several]
+        left = [np.zeros(0, np.int64)]
+        for start in range(0, len(row_ids), BLOCK):
+            of_block = groups[start : start + BLOCK]
+            order = np.lexsort((staged_ranks(folder, stage, priorities, row_ids[start : start + BLOCK]), of_block))
+            left.append(start + order[np.append(True, np.diff(of_block[order]) != 0)])
+        row_ids, groups = row_ids[np.concatenate(left)], groups[np.concatenate(left)]
+    return best

@@ -9,9 +9,11 @@ A clique goes to its *home*, a group of the step that compares: the batch of one
 ids. So the buckets of near-identical records, which have the same members in most bands, meet in one home, where a
 pair of several bands is compared once.
 
-Bounds: an entry takes ``ENTRY_BYTES``; a clique of more than ``LARGE`` members has a home by itself, and a bucket of
-more than ``max_bucket`` is cut into slices of about ``SLICE`` by a hash of content and band. Its earliest records in
-the total order, by which the others would leave, are in every slice.
+Bounds: an entry takes ``ENTRY_BYTES``. Each band has partitions of its own, as far as there are enough, so that the
+buckets of one template, which has a hot one in each band, do not meet; one bucket is never cut. A clique of more than
+``LARGE`` members has a home by itself, and a bucket of more than ``max_bucket`` is cut into slices of about ``SLICE``
+by a hash of content and band. Its earliest records in the total order, by which the others would leave, are in every
+slice. In the order a text has the place of its best copy, which such a clique names for each member.
 """
 
 from __future__ import annotations
@@ -42,7 +44,10 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MULTIPLIER = np.uint64(0xD6E8FEB86659FD93)
 
 PAIRS, ORDERED = 0, 1
-"""Kinds of cliques: compare all pairs, or each member with earlier ones until some are found."""
+"""Kinds of cliques: compare all pairs, or each member with earlier ones until some are found.
+
+Row ids of the first kind are the members; of the second kind as many more follow, the best copy of each member's text.
+"""
 
 
 def mix(values: Keys) -> Keys:
@@ -74,8 +79,10 @@ def pack_entries(
     keys = np.concatenate([bands[with_tokens].T.reshape(-1), halves[:, 0]])
     numbers = np.concatenate([np.repeat(np.arange(count), len(with_tokens)), np.full(len(rows), EXACT)])
     chosen = np.concatenate([np.tile(with_tokens, count), np.arange(len(rows))])
-    salted = (keys ^ numbers.astype(np.uint64)).astype(np.uint64)
-    part = (mix(salted) % np.uint64(parts)).astype(np.int64)
+    # Each band has its own range of partitions; the content hash comes behind the others.
+    of_band = max(1, parts // (count + 1))
+    place = (mix(keys) % np.uint64(of_band)).astype(np.int64)
+    part = (np.minimum(numbers, count) * of_band + place) % parts
     order = np.argsort(part, kind="stable")
     borders = np.searchsorted(part[order], np.arange(parts + 1))
     rows32 = rows.astype(np.int32)
@@ -108,12 +115,24 @@ class Proposals:
     not_compared: int
 
 
-def propose(packed: Iterable[bytes], max_bucket: int, earliest: Callable[[Integers], Integers]) -> Proposals:
+def smallest(row_ids: Integers, starts: Integers) -> Integers:
+    """Return the first row id of each group: the best copy where copies of a text stand next to each other anyway."""
+    return row_ids[starts]
+
+
+def propose(
+    packed: Iterable[bytes],
+    max_bucket: int,
+    earliest: Callable[[Integers], Integers],
+    best_copies: Callable[[Integers, Integers], Integers] = smallest,
+) -> Proposals:
     """Return the cliques of a partition; the order of ``packed`` does not matter.
 
     Args:
         max_bucket: members up to which all pairs of a bucket are compared.
         earliest: gives a few row ids of many (``dedup.nodes.earliest``), ascending as these are.
+        best_copies: gives the first of each group in the total order (``dedup.nodes.best_copies``), for all row ids
+            and where each group starts; a group has the copies of one text, with ascending row ids.
     """
     columns: list[list[npt.NDArray[np.generic]]] = [[], [], [], []]
     for data in packed:
@@ -138,14 +157,18 @@ def propose(packed: Iterable[bytes], max_bucket: int, earliest: Callable[[Intege
     members = np.flatnonzero(new_member & (bands != EXACT))
     starts = np.flatnonzero(new_bucket[members])
     sizes = np.diff(np.append(starts, len(members)))
-    shared = sizes > 1
+    ends = np.append(np.flatnonzero(new_bucket), len(row_ids))
     cliques = _Cliques(earliest)
-    for start, size in zip(starts[shared].tolist(), sizes[shared].tolist(), strict=True):
+    paired = (sizes > 1) & (sizes <= max_bucket)
+    if paired.any():
+        of_pairs = members[np.repeat(paired, sizes)]
+        cliques.add_pairs(bands[members[starts[paired]]], sizes[paired], row_ids[of_pairs])
+    large = np.flatnonzero(sizes > max(1, max_bucket))
+    for start, size in zip(starts[large].tolist(), sizes[large].tolist(), strict=True):
         chosen = members[start : start + size]
-        if size <= max_bucket:
-            cliques.add(PAIRS, int(bands[chosen[0]]), row_ids[chosen])
-        else:
-            cliques.add_slices(int(bands[chosen[0]]), row_ids[chosen], contents[chosen])
+        end = ends[np.searchsorted(ends, chosen[-1], side="right")]
+        best = best_copies(row_ids[chosen[0] : end], chosen - chosen[0])
+        cliques.add_slices(int(bands[chosen[0]]), row_ids[chosen], best, contents[chosen])
     return Proposals(cliques.packed(), cliques.candidates(), stars, cliques.not_compared)
 
 
@@ -155,39 +178,59 @@ class _Cliques:
     def __init__(self, earliest: Callable[[Integers], Integers]) -> None:
         self.not_compared = 0
         self._earliest = earliest
-        self._by_home: dict[int, list[tuple[int, int, Integers]]] = {}
+        self._packed: list[tuple[int, bytes]] = []
         self._members: list[Integers] = []
 
-    def add(self, kind: int, band: int, row_ids: Integers) -> None:
-        """Add a clique of at least two members."""
-        row_ids = np.sort(row_ids)
-        member = int(row_ids[np.argmin(mix(row_ids.astype(np.uint64)))])
-        home = member if len(row_ids) > LARGE else member >> ROW_BITS << ROW_BITS
-        self._by_home.setdefault(home, []).append((kind, band, row_ids))
+    def add_pairs(self, bands: npt.NDArray[np.uint16], sizes: Integers, row_ids: Integers) -> None:
+        """Add cliques of at least two members each, given the members of one behind those of the other."""
+        clique = np.repeat(np.arange(len(sizes)), sizes)
+        row_ids = row_ids[np.lexsort((row_ids, clique))]
+        starts = np.cumsum(sizes) - sizes
+        # The hash is a bijection, so one member of each clique has the smallest.
+        hashes = mix(row_ids.astype(np.uint64))
+        chosen = row_ids[hashes == np.repeat(np.minimum.reduceat(hashes, starts), sizes)]
+        homes = np.where(sizes > LARGE, chosen, chosen >> ROW_BITS << ROW_BITS)
+        order = np.argsort(homes, kind="stable")
+        row_ids = row_ids[_members_of(order, starts, sizes)]
+        bands, sizes, homes = bands[order], sizes[order], homes[order]
+        firsts = np.flatnonzero(np.append(True, homes[1:] != homes[:-1]))
+        borders = np.append(0, np.cumsum(sizes))
+        for first, last in zip(firsts.tolist(), [*firsts[1:].tolist(), len(homes)], strict=True):
+            kinds = np.full(last - first, PAIRS, np.uint8)
+            own = row_ids[borders[first] : borders[last]]
+            packed = pack_arrays([kinds, bands[first:last], sizes[first:last].astype(np.int32), own])
+            self._packed.append((int(homes[first]), packed))
         self._members.append(row_ids)
 
-    def add_slices(self, band: int, row_ids: Integers, contents: Contents) -> None:
+    def _add_ordered(self, band: int, row_ids: Integers, best: Integers) -> None:
+        """Add a clique with the best copy of each member's text."""
+        order = np.argsort(row_ids)
+        row_ids = row_ids[order]
+        # Ordered cliques are walked one by one: there is nothing to gain where they meet, and they are large.
+        member = int(row_ids[np.argmin(mix(row_ids.astype(np.uint64) ^ mix(np.array([1 + band], np.uint64))))])
+        home = member if len(row_ids) > LARGE else member >> ROW_BITS << ROW_BITS
+        self._packed.append((home, pack_cliques([(ORDERED, band, np.concatenate([row_ids, best[order]]))])))
+        self._members.append(row_ids)
+
+    def add_slices(self, band: int, row_ids: Integers, best: Integers, contents: Contents) -> None:
         """Add a bucket that is too large for all pairs."""
         count = -(-len(row_ids) // SLICE)
         if count == 1:
-            self.add(ORDERED, band, row_ids)
+            self._add_ordered(band, row_ids, best)
             return
-        order = np.argsort(row_ids)
-        row_ids, contents = row_ids[order], contents[order]
-        anchors = self._earliest(row_ids)
-        others = ~np.isin(row_ids, anchors)
+        others = ~np.isin(best, self._earliest(np.sort(best)))
         # Each band cuts otherwise, so that two records part in one band and meet in another.
         part = mix(contents ^ np.uint64(band)) % np.uint64(count)
         self.not_compared += pairs_among(int(others.sum()))
         for number in range(count):
-            chosen = row_ids[others & (part == number)]
-            self.not_compared -= pairs_among(len(chosen))
-            if len(chosen):
-                self.add(ORDERED, band, np.concatenate([anchors, chosen]))
+            chosen = others & (part == number)
+            self.not_compared -= pairs_among(int(chosen.sum()))
+            if chosen.any():
+                self._add_ordered(band, row_ids[~others | chosen], best[~others | chosen])
 
     def packed(self) -> list[tuple[int, bytes]]:
         """Return (home, packed cliques)."""
-        return [(home, pack_cliques(cliques)) for home, cliques in self._by_home.items()]
+        return self._packed
 
     def candidates(self) -> list[tuple[int, bytes]]:
         """Return (batch key, packed rows) of all members."""
@@ -212,12 +255,39 @@ def pack_cliques(cliques: list[tuple[int, int, Integers]]) -> bytes:
     return pack_arrays([kinds, bands, sizes, np.concatenate([row_ids for *_, row_ids in cliques])])
 
 
-def unpack_cliques(packed: Iterable[bytes]) -> list[tuple[int, int, Integers]]:
-    """Return the cliques of a home in an order that depends on nothing but them."""
-    cliques: list[tuple[int, int, Integers]] = []
+def unpack_ordered(packed: Iterable[bytes]) -> list[tuple[int, Integers]]:
+    """Return (band, members and their best copies) of the ordered cliques of a home, in one order."""
+    cliques: list[tuple[int, Integers]] = []
     for data in packed:
         kinds, bands, sizes, row_ids = unpack_arrays(data, _CLIQUES)
-        parts = np.split(row_ids, np.cumsum(sizes)[:-1])
-        cliques.extend(zip(kinds.tolist(), bands.tolist(), parts, strict=True))
-    cliques.sort(key=lambda clique: (clique[1], int(clique[2][0]), len(clique[2])))
+        ends = np.cumsum(sizes, dtype=np.int64)
+        for number in np.flatnonzero(kinds == ORDERED).tolist():
+            end = int(ends[number])
+            cliques.append((int(bands[number]), row_ids[end - int(sizes[number]) : end]))
+    cliques.sort(key=lambda clique: (clique[0], int(clique[1][0]), len(clique[1])))
     return cliques
+
+
+def unpack_pairs(packed: Iterable[bytes]) -> tuple[npt.NDArray[np.uint16], Integers, Integers]:
+    """Return bands uint16[c], sizes int64[c] and row ids, of one clique behind the other, where all pairs are compared.
+
+    The order depends on nothing but the cliques.
+    """
+    columns = [unpack_arrays(data, _CLIQUES) for data in packed]
+    kinds, bands, sizes, row_ids = (
+        np.concatenate([part[place] for part in columns] or [np.zeros(0, kind)]) for place, kind in enumerate(_CLIQUES)
+    )
+    sizes = sizes.astype(np.int64)
+    starts = np.cumsum(sizes) - sizes
+    paired = np.flatnonzero(kinds == PAIRS)
+    firsts = row_ids[starts[paired]]
+    order = paired[np.lexsort((sizes[paired], firsts, bands[paired]))]
+    return bands[order], sizes[order], row_ids[_members_of(order, starts, sizes)]
+
+
+def _members_of(order: Integers, starts: Integers, sizes: Integers) -> Integers:
+    """Return the places of the members of some cliques, one clique behind the other."""
+    chosen = sizes[order]
+    ends = np.cumsum(chosen)
+    places: Integers = np.arange(int(chosen.sum())) + np.repeat(starts[order] - (ends - chosen), chosen)
+    return places

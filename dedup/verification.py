@@ -22,14 +22,13 @@ import numpy.typing as npt
 
 from corpus.folder import Folder
 from corpus.packing import pack_arrays, unpack_arrays
+from dedup.candidates import Candidates
 from dedup.nodes import staged_ranks
-from dedup.proposals import ORDERED, PAIRS, pairs_among, unpack_cliques
+from dedup.proposals import pairs_among, unpack_ordered, unpack_pairs
 from dedup.shingles import at_threshold
-from dedup.staged import read_nodes, read_shingles, shingle_counts, signature_matrix
 
 Integers = npt.NDArray[np.int64]
 Pairs = npt.NDArray[np.int32]
-Signatures = npt.NDArray[np.uint32]
 
 DEVIATIONS = 4.0
 ANCHORS, WINDOW, ENOUGH = 16, 256, 2
@@ -38,6 +37,8 @@ SHINGLE_BYTES = 128 << 20
 
 _COUNTS = 4 * 8
 _EDGES = (np.int64, np.int64, np.int32, np.int32)
+EDGE_BYTES = 24
+"""An edge in packed edges."""
 
 
 @dataclass
@@ -69,7 +70,7 @@ def pack_edges(table: Integers) -> bytes:
     return pack_arrays([column.astype(kind) for column, kind in zip(table.T, _EDGES, strict=True)])
 
 
-def unpack_edges(parts: Iterable[bytes]) -> Integers:
+def unpack_edges(parts: Iterable[bytes | memoryview]) -> Integers:
     """Return the edges of all parts as int64[m, 4]."""
     tables = [np.column_stack(unpack_arrays(data, _EDGES)).astype(np.int64, copy=False) for data in parts]
     return np.concatenate(tables) if tables else np.zeros((0, 4), np.int64)
@@ -116,64 +117,60 @@ class Verifier:
 
     def verify(self, packed: Iterable[bytes]) -> Edges:
         """Return the edges of the cliques of a home; the order of ``packed`` does not matter."""
-        cliques = unpack_cliques(packed)
+        packed = list(packed)
         edges = Edges()
-        plain = [(band, members) for kind, band, members in cliques if kind == PAIRS]
-        if plain:
-            self._all_pairs(plain, edges)
-        for kind, band, members in cliques:
-            if kind == ORDERED:
-                self._ordered(band, members, edges)
+        bands, sizes, members = unpack_pairs(packed)
+        if len(bands):
+            self._all_pairs(bands, sizes, members, edges)
+        for band, listed in unpack_ordered(packed):
+            self._ordered(band, listed, edges)
         return edges
 
-    def _signatures(self, row_ids: Integers) -> Signatures:
-        table = read_nodes(self.folder, self.stage, row_ids, ["signature"])
-        return signature_matrix(table["signature"], self.permutations)
+    def _candidates(self, row_ids: Integers) -> Candidates:
+        return Candidates(self.folder, self.stage, row_ids, self.permutations)
 
-    def _all_pairs(self, cliques: list[tuple[int, Integers]], edges: Edges) -> None:
+    def _all_pairs(
+        self, bands: npt.NDArray[np.uint16], sizes: Integers, members_of_all: Integers, edges: Edges
+    ) -> None:
         from dedup.verification_kernel import CLIQUE, COMPARED, FOUND, likely_pairs
 
-        row_ids = np.unique(np.concatenate([members for _, members in cliques]))
-        signatures = self._signatures(row_ids)
-        members = np.searchsorted(row_ids, np.concatenate([members for _, members in cliques])).astype(np.int32)
-        sizes = np.array([len(members) for _, members in cliques])
-        bands = np.array([band for band, _ in cliques], np.uint16)
+        row_ids, places = np.unique(members_of_all, return_inverse=True)
+        candidates = self._candidates(row_ids)
+        members = places.astype(np.int32)
         clique_of = np.full((len(row_ids), self.bands), -1, np.int32)
-        clique_of[members, np.repeat(bands, sizes)] = np.repeat(np.arange(len(cliques)), sizes)
+        clique_of[members, np.repeat(bands, sizes)] = np.repeat(np.arange(len(sizes)), sizes)
         offsets = np.append(0, np.cumsum(sizes))
         pairs, state = np.empty((ROOM, 2), np.int32), np.zeros(5, np.int64)
         least = least_agreements(self.threshold, self.permutations)
-        while state[CLIQUE] < len(cliques):
-            likely_pairs(offsets, members, bands, clique_of, signatures, least, pairs, state)
-            self._prove(pairs[: state[FOUND]], row_ids, edges)
+        while state[CLIQUE] < len(sizes):
+            likely_pairs(offsets, members, bands, clique_of, candidates.signatures, least, pairs, state)
+            self._prove(pairs[: state[FOUND]], row_ids, candidates, edges)
         edges.proposed += int(state[COMPARED])
 
-    def _prove(self, pairs: Pairs, row_ids: Integers, edges: Edges) -> npt.NDArray[np.bool_]:
+    def _prove(self, pairs: Pairs, row_ids: Integers, candidates: Candidates, edges: Edges) -> npt.NDArray[np.bool_]:
         """Compare pairs of places in ``row_ids``, keep the edges, and return which of the pairs are edges."""
         from dedup.shingles_overlap_kernel import jaccard_counts
 
         proven = np.zeros(len(pairs), np.bool_)
         edges.verified += len(pairs)
-        for chosen in self._blocks(pairs, row_ids):
+        for chosen in self._blocks(pairs, candidates):
             block = pairs[chosen]
             needed, numbers = np.unique(block, return_inverse=True)
-            offsets, hashes = read_shingles(self.folder, self.stage, row_ids[needed])
-            first, second = np.ascontiguousarray(numbers.reshape(-1, 2).T.astype(np.int32))
-            common, union = jaccard_counts(offsets, hashes, first, second)
+            held, offsets, hashes = candidates.sets(needed.astype(np.int64))
+            first, second = np.ascontiguousarray(held[numbers].reshape(-1, 2).T.astype(np.int32))
+            common, union = jaccard_counts(offsets, hashes, first, second, self.threshold)
             similar = at_threshold(common, union, self.threshold)
             proven[chosen] = similar
             ends = np.sort(row_ids[block[similar]], axis=1)
             edges.pairs.append(np.column_stack([ends, common[similar], union[similar]]))
         return proven
 
-    def _blocks(self, pairs: Pairs, row_ids: Integers) -> Iterable[Integers]:
+    def _blocks(self, pairs: Pairs, candidates: Candidates) -> Iterable[Integers]:
         """Cut pairs into blocks whose shingle sets take about ``SHINGLE_BYTES``, unless one pair takes more."""
         if not len(pairs):
             return
-        needed = np.unique(pairs)
-        sizes = np.zeros(len(row_ids), np.int64)
-        sizes[needed] = 8 * shingle_counts(self.folder, self.stage, row_ids[needed])
-        if sizes.sum() <= SHINGLE_BYTES:
+        sizes = 8 * candidates.counts
+        if sizes[np.unique(pairs)].sum() <= SHINGLE_BYTES:
             yield np.arange(len(pairs))
             return
         order = np.lexsort((pairs[:, 1], pairs[:, 0]))
@@ -181,25 +178,27 @@ class Verifier:
         starts = np.unique(np.searchsorted(weights, np.arange(0, weights[-1], SHINGLE_BYTES)))
         yield from np.split(order, starts[1:])
 
-    def _ordered(self, band: int, row_ids: Integers, edges: Edges) -> None:
-        signatures = self._signatures(row_ids)
-        by_order = np.argsort(staged_ranks(self.folder, self.stage, self.priorities, row_ids))
+    def _ordered(self, band: int, listed: Integers, edges: Edges) -> None:
+        row_ids, best = listed.reshape(2, -1)
+        candidates = self._candidates(row_ids)
+        candidates.hold_all()
+        by_order = np.argsort(staged_ranks(self.folder, self.stage, self.priorities, best))
         count = len(row_ids)
         found = np.zeros(count, np.int64)
         # Anchors are the first of all. In the order itself they are the places from 0.
         first = np.zeros(count, np.int64)
-        compared = self._rounds(by_order, first, first + ANCHORS, signatures, row_ids, found, edges)
+        compared = self._rounds(by_order, first, first + ANCHORS, candidates, row_ids, found, edges)
         others = by_order[ANCHORS:]
-        minima = signatures[others, (band * self.rows + self.rows) % self.permutations]
+        minima = candidates.signatures[others, (band * self.rows + self.rows) % self.permutations]
         refined = np.argsort(minima, kind="stable")
         minima = minima[refined]
         starts = np.flatnonzero(np.append(True, minima[1:] != minima[:-1])[: len(others)])
         bucket = np.repeat(starts, np.diff(np.append(starts, len(others))))
         places = np.arange(len(others))
         # The first of a refined bucket before the last: what stands just before may be copies of them.
-        compared += self._rounds(others[refined], bucket, bucket + ANCHORS, signatures, row_ids, found, edges)
+        compared += self._rounds(others[refined], bucket, bucket + ANCHORS, candidates, row_ids, found, edges)
         previous = np.minimum(np.maximum(bucket + ANCHORS, places - WINDOW), places)
-        compared += self._rounds(others[refined], previous, places, signatures, row_ids, found, edges)
+        compared += self._rounds(others[refined], previous, places, candidates, row_ids, found, edges)
         edges.proposed += compared
         edges.not_compared += pairs_among(count) - compared
 
@@ -208,7 +207,7 @@ class Verifier:
         order: Integers,
         previous: Integers,
         ends: Integers,
-        signatures: Signatures,
+        candidates: Candidates,
         row_ids: Integers,
         found: Integers,
         edges: Edges,
@@ -228,9 +227,9 @@ class Verifier:
         pairs = np.empty((len(order), 2), np.int32)
         while True:
             done = (found[order] >= ENOUGH).astype(np.uint8)
-            count = next_pairs(order, ends, signatures, least, places, done, pairs)
+            count = next_pairs(order, ends, candidates.signatures, least, places, done, pairs)
             if not count:
                 return int((places - previous).sum())
             members = order[pairs[:count]]
-            proven = self._prove(members.astype(np.int32), row_ids, edges)
+            proven = self._prove(members.astype(np.int32), row_ids, candidates, edges)
             np.add.at(found, members[proven, 0], 1)

@@ -13,6 +13,7 @@ import pyarrow as pa
 from apache_beam import pvalue
 
 from corpus import selection
+from corpus.batch import split_chunk_key
 from corpus.batch_layout import MAX_ROWS, ROW_BITS
 from corpus.packing import pack_arrays, unpack_arrays
 from corpus.selection_entries import Entries
@@ -22,6 +23,20 @@ from pipelines.selection import Selecting
 from scorers.best import KEY_WORDS, BestStage, pack_verdict
 
 Keyed = tuple[int, bytes]
+
+# Fractions of 2 ** 64: items and chunks go round the partitions like points of the plane that keep apart (M. Roberts,
+# The unreasonable effectiveness of quasirandom sequences, 2018).
+_ITEM_STEP, _CHUNK_STEP = 0xC13FA9A902A6328F, 0x91E10DA5C79E7B1D
+
+
+def partition_of(key: int, partitions: int) -> int:
+    """Return the partition of a batch: about as many batches in each, whatever the number of chunks per item.
+
+    A remainder of the key would not do: its low bits are the chunk, and with 2 ** k partitions nothing else counts.
+    """
+    item, chunk = split_chunk_key(key)
+    place = (item * _ITEM_STEP + chunk * _CHUNK_STEP) & ((1 << 64) - 1)
+    return place * partitions >> 64
 
 
 def best_keys(
@@ -35,7 +50,7 @@ def best_keys(
     """Return (partition, packed entries) of a batch, none where it has no score, and the packed totals per group."""
     packed = stage.entries(key, records, marks, alive)
     data = packed.pack()
-    keys = [(key % stage.partitions(planned_rows), data)] if len(packed) else []
+    keys = [(partition_of(key, stage.partitions(planned_rows)), data)] if len(packed) else []
     return keys, selection.totals(data)
 
 

@@ -122,7 +122,7 @@ class MergeSamples(beam.CombineFn):  # type: ignore[misc]
 
 
 class Forest(beam.CombineFn):  # type: ignore[misc]
-    """Packed edges -> the packed forest of their components, or ``OVERFLOW`` where that has too many records."""
+    """(Home, packed edges) -> the packed forest of all components, or ``OVERFLOW`` where it has too many records."""
 
     def __init__(self, most: int) -> None:
         self.most = most * components.PAIR_BYTES
@@ -131,9 +131,9 @@ class Forest(beam.CombineFn):  # type: ignore[misc]
         """Return the forest of nothing."""
         return components.create()
 
-    def add_input(self, mutable_accumulator: bytes, element: bytes) -> bytes:
+    def add_input(self, mutable_accumulator: bytes, element: tuple[int, bytes]) -> bytes:
         """Add edges."""
-        table = unpack_edges([element])
+        table = unpack_edges([element[1]])
         pairs = components.add(components.create(), components.pack_pairs(table[:, 0], table[:, 1]))
         return self.merge_accumulators([mutable_accumulator, pairs])
 

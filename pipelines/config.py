@@ -71,7 +71,6 @@ class RunConfig(BaseModel):
     target_file_bytes: int = Field(
         default=256 * MIB, ge=MIB, description="Bytes of kept text for which a curated file is planned."
     )
-
     checks: Checks | None = Field(default=None, description="What must hold before the run is published.")
 
     def build(self) -> list[Stage]:
@@ -87,13 +86,23 @@ class RunConfig(BaseModel):
             stage.bind(stages)
             self._check_carried(stage)
             stages.append(stage)
-        for name in self.checks.maximum_drop_share if self.checks else ():
-            if name not in {"input", *(stage.name for stage in stages)}:
-                raise UsageError(
-                    f"checks.maximum_drop_share.{name}: no stage has this name; there are "
-                    f"{', '.join(['input', *(stage.name for stage in stages)])}"
-                )
+        self._check_checks(stages)
         return stages
+
+    def _check_checks(self, stages: Sequence[Stage]) -> None:
+        """Raise UsageError for a check of what no stage gives."""
+        if self.checks is None:
+            return
+        names = ["input", *(stage.name for stage in stages)]
+        for name in self.checks.maximum_drop_share:
+            if name not in names:
+                raise UsageError(
+                    f"checks.maximum_drop_share.{name}: no stage has this name; there are {', '.join(names)}"
+                )
+        if self.checks.minimum_language_share and not any("language" in stage.curated_columns() for stage in stages):
+            raise UsageError(
+                "checks.minimum_language_share: no stage finds languages; list the stage language, or take the check out"
+            )
 
     def _check_carried(self, stage: Stage) -> None:
         """Raise UsageError for a column that a stage reads and ``input.columns`` leaves out."""

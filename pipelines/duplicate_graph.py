@@ -18,6 +18,16 @@ from apache_beam import pvalue
 from dedup.budget import BudgetGroups, key_width, limits
 from dedup.duplicates import DuplicateStage
 from pipelines.combining import Forest, MergeTotals, Sum, SumCounts
+from pipelines.duplicate_clusters import (
+    LabelEdges,
+    LabelNodes,
+    ResolveClusters,
+    Selected,
+    SendUnits,
+    SizeEdges,
+    SizeNodes,
+    WriteSummary,
+)
 from pipelines.duplicates import (
     CANDIDATES,
     CLIQUES,
@@ -30,16 +40,12 @@ from pipelines.duplicates import (
     ROWS,
     TOTALS,
     VERDICTS,
+    CheckGroups,
     Context,
     Keyed,
-    LabelEdges,
-    LabelNodes,
     Propose,
-    ResolveClusters,
-    Selected,
     StageShingles,
     Verify,
-    WriteSummary,
     prefixed,
 )
 from pipelines.selection import Selecting
@@ -48,6 +54,12 @@ from pipelines.selection import Selecting
 def _counted(step: beam.DoFn, *sides: pvalue.AsSideInput) -> beam.PTransform:
     """Return a step from packed values to keyed ones, with its counts beside them."""
     return beam.ParDo(step, *sides).with_output_types(Keyed, **{COUNTS: bytes}).with_outputs(COUNTS, main=MAIN)
+
+
+def _sizes(label: str, values: beam.PCollection, step: beam.DoFn, *sides: pvalue.AsSideInput) -> pvalue.AsSideInput:
+    """Return the sum of the packed totals that a step gives, for other steps."""
+    totals = values | label >> beam.ParDo(step, *sides).with_output_types(bytes)
+    return pvalue.AsSingleton(totals | f"{label}, all" >> beam.CombineGlobally(MergeTotals()))
 
 
 @dataclass(frozen=True)
@@ -76,15 +88,20 @@ class DuplicateVerdicts:
             sent: packed counts of the keys.
         """
         name, job, stage = self.stage.name, self.job, self.stage
+        checked = []
+        if stage.user_columns():
+            groups = totals | f"{name}: groups" >> beam.CombineGlobally(MergeTotals())
+            checking = beam.ParDo(CheckGroups(job, name)).with_output_types(int)
+            checked.append(pvalue.AsSingleton(groups | f"{name}: check groups" >> checking))
         proposed = (
             keys
             | f"{name}: group keys" >> beam.GroupByKey()
             | f"{name}: buckets"
-            >> beam.ParDo(Propose(job, name))
+            >> beam.ParDo(Propose(job, name), *checked)
             .with_output_types(Keyed, **{CANDIDATES: Keyed, MEMBERS: Keyed, COUNTS: bytes})
             .with_outputs(CANDIDATES, MEMBERS, COUNTS, main=CLIQUES)
         )
-        members, edges, counts, forest = [proposed[MEMBERS]], [], [sent, proposed[COUNTS]], []
+        members, counts, forest = [proposed[MEMBERS]], [sent, proposed[COUNTS]], []
         if stage.bands:
             verified, staged_counts = self._verified(proposed[CLIQUES], proposed[CANDIDATES], chunks)
             members.append(verified[MEMBERS])
@@ -93,15 +110,17 @@ class DuplicateVerdicts:
                 Forest(stage.max_forest_edges)
             )
             forest = [pvalue.AsSingleton(forest_of_all)]
-            labelled = verified[EDGES] | f"{name}: edges by component" >> _counted(LabelEdges(job, name), *forest)
+        by_batch = members | f"{name}: all members" >> beam.Flatten() | f"{name}: members by batch" >> beam.GroupByKey()
+        sides = [_sizes(f"{name}: sizes of nodes", by_batch, SizeNodes(job, name), *forest)]
+        if stage.bands:
+            sides.append(_sizes(f"{name}: sizes of edges", verified[EDGES], SizeEdges(job, name), *forest))
+        sides += forest
+        nodes = by_batch | f"{name}: nodes by component" >> _counted(LabelNodes(job, name), *sides)
+        edges = []
+        if stage.bands:
+            labelled = verified[EDGES] | f"{name}: edges by component" >> _counted(LabelEdges(job, name), *sides)
             edges.append(labelled[MAIN])
             counts.append(labelled[COUNTS])
-        nodes = (
-            members
-            | f"{name}: all members" >> beam.Flatten()
-            | f"{name}: members by batch" >> beam.GroupByKey()
-            | f"{name}: nodes by component" >> _counted(LabelNodes(job, name), *forest)
-        )
         tags = {COPIES: bytes, TOTALS: bytes, COUNTS: bytes}
         resolved = (
             [nodes[MAIN], *edges]
@@ -113,8 +132,12 @@ class DuplicateVerdicts:
             .with_outputs(*tags, main=VERDICTS)
         )
         basis = [totals, resolved[TOTALS]] | f"{name}: leaders and copies" >> beam.Flatten()
-        self._summary([*counts, nodes[COUNTS], resolved[COUNTS]], basis)
+        leaders = basis | f"{name}: leaders" >> beam.CombineGlobally(MergeTotals())
+        self._summary([*counts, nodes[COUNTS], resolved[COUNTS]], leaders)
         verdicts = [resolved[VERDICTS]]
+        if stage.has_units:
+            sending = beam.ParDo(SendUnits(job, name), pvalue.AsSingleton(leaders)).with_output_types(Keyed)
+            verdicts.append(chunks | f"{name}: units" >> sending)
         config = stage.config
         if config.keeps_copies:
             allowed = partial(_limits, config.budget, config.groups)
@@ -142,13 +165,12 @@ class DuplicateVerdicts:
         verified = (
             cliques
             | f"{name}: cliques by home" >> beam.GroupByKey()
-            | f"{name}: verify" >> verifying.with_output_types(bytes, **tags).with_outputs(*tags, main=EDGES)
+            | f"{name}: verify" >> verifying.with_output_types(Keyed, **tags).with_outputs(*tags, main=EDGES)
         )
         return verified, shingles[COUNTS]
 
-    def _summary(self, counts: list[beam.PCollection], basis: beam.PCollection) -> None:
+    def _summary(self, counts: list[beam.PCollection], leaders: beam.PCollection) -> None:
         name = self.stage.name
-        leaders = basis | f"{name}: leaders" >> beam.CombineGlobally(MergeTotals())
         writing = beam.ParDo(WriteSummary(self.job, name), pvalue.AsSingleton(leaders)).with_output_types(int)
         _ = (
             counts

@@ -7,7 +7,6 @@ sends, and the sums must come out even: an engine that loses a part of a group w
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, Protocol
@@ -20,36 +19,32 @@ from apache_beam import pvalue
 from corpus.batch import first_row_id
 from corpus.errors import ThresherError
 from corpus.folder import Folder
-from corpus.selection import pack_totals, unpack_totals
+from corpus.selection import unpack_totals
 from corpus.stages import Stage
 from corpus.staging import ChunkReference, read_current, read_records
 from corpus.verdicts import entering_texts
-from dedup import components
-from dedup.budget import limits
-from dedup.cluster_resolution import EDGES as EDGES_PREFIX
-from dedup.cluster_resolution import NODES as NODES_PREFIX
-from dedup.cluster_resolution import members_by_batch, node_columns, pack_nodes, resolve_clusters, unpack_members
-from dedup.cluster_verdicts import pack_selected
+from dedup.candidates import write_candidates
+from dedup.cluster_resolution import members_by_batch
 from dedup.duplicates import DuplicateStage
-from dedup.labels import StagedComponents
-from dedup.nodes import earliest, hashes_of
-from dedup.proposals import pack_entries, propose
+from dedup.nodes import best_copies, earliest, hashes_of
+from dedup.proposals import ENTRY_BYTES, pack_entries, propose, smallest
 from dedup.signature_tables import group_totals
-from dedup.staged import edges_name, overflow_name, read_nodes, write_shingles, write_signatures
-from dedup.verification import ANCHORS, Verifier, pack_edges, read_edges, unpack_edges, write_edges
+from dedup.staged import edges_name, read_nodes, signature_matrix, write_signatures
+from dedup.verification import ANCHORS, Verifier, pack_edges, read_edges, write_edges
 from pipelines.combining import (
     EDGES_PER_ELEMENT,
-    OVERFLOW,
-    StageCounts,
     pack_counts,
 )
-from reports.closing import MEMBERS_FOUND, SHUFFLED, summary_name
+from pipelines.profile import ProfiledDoFn
 
 Keyed = tuple[int, bytes]
 
 CLIQUES, CANDIDATES, MEMBERS, EDGES, COUNTS = "cliques", "candidates", "members", "edges", "counts"
 VERDICTS, COPIES, TOTALS, MAIN = "verdicts", "copies", "totals", "main"
 REFERENCE, ROWS = b"r", b"c"
+
+# Eight times what a group should have: a bucket cannot be cut, and one process sorts so much with ease.
+MOST_KEY_BYTES = 64 << 20
 
 
 class Context(Protocol):
@@ -67,7 +62,7 @@ class Context(Protocol):
         """Return a stage, not prepared."""
 
 
-class DuplicateStep(beam.DoFn):  # type: ignore[misc]
+class DuplicateStep(ProfiledDoFn):
     """A step of a duplicate stage."""
 
     def __init__(self, job: Context, name: str) -> None:
@@ -84,21 +79,6 @@ class DuplicateStep(beam.DoFn):  # type: ignore[misc]
     def priorities(self) -> int:
         """Number of priority keys."""
         return len(self.stage.config.priorities)
-
-    def labels_of(self, row_ids: np.ndarray[Any, np.dtype[np.int64]], forest: bytes) -> np.ndarray[Any, Any]:
-        """Return the component of each record. Raises ThresherError where rounds have to find them first."""
-        if forest != OVERFLOW:
-            return components.labels_of(row_ids, forest)
-        folder = self.job.folder
-        found = StagedComponents.find(folder, self.name)
-        if found is None:
-            folder.write_bytes(overflow_name(self.name), b"{}")
-            raise ThresherError(f"{self.name}: too many records are in clusters for one process to find these")
-        return found.labels_of(row_ids)
-
-    def component_partition(self, labels: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, Any]:
-        """Return the partition of each component."""
-        return components.partition_of(labels, self.stage.cluster_partitions(self.job.planned_rows))
 
 
 def staged_keys(
@@ -129,17 +109,33 @@ def staged_keys(
         stage.partitions(planned_rows),
     )
     keys = list(entries)
-    return keys, group_totals(table), pack_counts(keys=_bytes_of(keys))
+    return keys, group_totals(table), pack_counts(keys=bytes_of(keys))
+
+
+class CheckGroups(DuplicateStep):
+    """Totals per group of the budget of all records -> the number of groups; fails where no record has one."""
+
+    def process(self, element: bytes) -> Iterator[int]:
+        """Check them."""
+        groups, _, _ = unpack_totals(element)
+        self.stage.check_groups(groups)
+        yield len(groups)
 
 
 class Propose(DuplicateStep):
-    """(Partition, packed keys of all batches) -> (home, cliques); candidates, members of stars by batch; counts."""
+    """(Partition, packed keys of all batches) -> (home, cliques); candidates, members of stars by batch; counts.
 
-    def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[Keyed | pvalue.TaggedOutput]:
+    Waits until the groups of the budget are checked, where it has some.
+    """
+
+    def process(self, element: tuple[int, Iterable[bytes]], groups: int = 0) -> Iterator[Keyed | pvalue.TaggedOutput]:
         """Resolve the buckets of one partition."""
-        first = partial(earliest, self.job.folder, self.name, self.priorities, ANCHORS)
+        folder = self.job.folder
+        first = partial(earliest, folder, self.name, self.priorities, ANCHORS)
+        best = partial(best_copies, folder, self.name, self.priorities) if self.stage.copies_may_differ else smallest
         packed = list(element[1])
-        found = propose(packed, self.stage.max_bucket, first)
+        self._check(sum(map(len, packed)))
+        found = propose(packed, self.stage.max_bucket, first, best)
         yield from found.cliques
         for rows in found.candidates:
             yield pvalue.TaggedOutput(CANDIDATES, rows)
@@ -148,24 +144,34 @@ class Propose(DuplicateStep):
         members = list(members_by_batch(row_ids, np.concatenate([np.unique(firsts), firsts])))
         for keyed in members:
             yield pvalue.TaggedOutput(MEMBERS, keyed)
-        keys, cliques, candidates = sum(map(len, packed)), _bytes_of(found.cliques), _bytes_of(found.candidates)
+        keys, cliques, candidates = sum(map(len, packed)), bytes_of(found.cliques), bytes_of(found.candidates)
         counts = pack_counts(
             not_compared=found.not_compared,
-            shuffled=keys + cliques + candidates + _bytes_of(members),
+            shuffled=keys + cliques + candidates + bytes_of(members),
             keys=-keys,
             cliques=cliques,
             candidates=candidates,
-            ends=_bytes_of(members),
+            ends=bytes_of(members),
         )
         yield pvalue.TaggedOutput(COUNTS, counts)
 
+    def _check(self, size: int) -> None:
+        if size > MOST_KEY_BYTES:
+            raise ThresherError(
+                f"{self.name}: the keys of one group take {size / 2**20:.0f} MiB, more than "
+                f"{MOST_KEY_BYTES / 2**20:.0f}: the input has far more than the {self.job.planned_rows:,} records of "
+                f"the plan, or {size // ENTRY_BYTES:,} are alike in one bucket; take equal texts out by "
+                "exact_duplicates before, set scope: source, or give Parquet files, whose rows are counted"
+            )
 
-def _bytes_of(elements: Iterable[Keyed]) -> int:
+
+def bytes_of(elements: Iterable[Keyed]) -> int:
+    """Return the bytes of the values of some elements."""
     return sum(len(data) for _, data in elements)
 
 
 class StageShingles(DuplicateStep):
-    """(Batch key, its reference and the rows of its candidates) -> writes their shingles; gives their number."""
+    """(Batch key, its reference and rows of candidates) -> writes their shingles and signatures; their number."""
 
     def __init__(self, job: Context, name: str, pass_number: int) -> None:
         super().__init__(job, name)
@@ -186,15 +192,17 @@ class StageShingles(DuplicateStep):
         records = read_records(folder, key, reference.last, fields)
         records = read_current(folder, self.pass_number, key, records).take(pa.array(rows))
         offsets, hashes = self.stage.shingle_sets(entering_texts(records, self.stage.text_field))
-        write_shingles(folder, self.name, key, rows, offsets, hashes)
+        table = read_nodes(folder, self.name, first_row_id(key) + rows, ["signature"])
+        signatures = signature_matrix(table["signature"], self.stage.permutations)
+        write_candidates(folder, self.name, key, rows, signatures, offsets, hashes)
         yield len(rows)
         yield pvalue.TaggedOutput(COUNTS, pack_counts(candidates=-sum(map(len, parts[ROWS]))))
 
 
 class Verify(DuplicateStep):
-    """(Home, cliques) -> proven edges; their ends by batch; what was counted. Waits until all shingles are staged."""
+    """(Home, cliques) -> (home, proven edges); their ends by batch; counts. Waits until all shingles are staged."""
 
-    def process(self, element: tuple[int, Iterable[bytes]], staged: int) -> Iterator[bytes | pvalue.TaggedOutput]:
+    def process(self, element: tuple[int, Iterable[bytes]], staged: int) -> Iterator[Keyed | pvalue.TaggedOutput]:
         """Prove the pairs of one home; what was proven before is read back."""
         stage, folder = self.stage, self.job.folder
         name = edges_name(self.name, element[0])
@@ -221,106 +229,12 @@ class Verify(DuplicateStep):
         members = list(members_by_batch(row_ids, row_ids))
         for keyed in members:
             yield pvalue.TaggedOutput(MEMBERS, keyed)
-        elements = [
-            pack_edges(table[start : start + EDGES_PER_ELEMENT]) for start in range(0, len(table), EDGES_PER_ELEMENT)
-        ]
+        starts = range(0, len(table), EDGES_PER_ELEMENT)
+        elements = [(element[0], pack_edges(table[start : start + EDGES_PER_ELEMENT])) for start in starts]
         yield from elements
-        ends, edges = _bytes_of(members), sum(map(len, elements))
+        ends, edges = bytes_of(members), bytes_of(elements)
         counts = pack_counts(pairs=pairs, shuffled=ends + edges, cliques=-cliques, ends=ends, edges=edges)
         yield pvalue.TaggedOutput(COUNTS, counts)
-
-
-class LabelEdges(DuplicateStep):
-    """Edges -> (partition of their component, edges)."""
-
-    def process(self, element: bytes, forest: bytes) -> Iterator[Keyed | pvalue.TaggedOutput]:
-        """Deal out some edges."""
-        table = unpack_edges([element])
-        parts = self.component_partition(self.labels_of(np.ascontiguousarray(table[:, 0]), forest))
-        labelled = [(part, EDGES_PREFIX + pack_edges(table[parts == part])) for part in np.unique(parts).tolist()]
-        yield from labelled
-        yield pvalue.TaggedOutput(COUNTS, pack_counts(edges=-len(element), labelled=_bytes_of(labelled)))
-
-
-class LabelNodes(DuplicateStep):
-    """(Batch key, its rows that are in clusters) -> (partition of their component, nodes)."""
-
-    def process(
-        self, element: tuple[int, Iterable[bytes]], forest: bytes = b""
-    ) -> Iterator[Keyed | pvalue.TaggedOutput]:
-        """Read the nodes of one batch."""
-        key, packed = element[0], list(element[1])
-        rows, labels = unpack_members(packed)
-        row_ids = rows.astype(np.int64) + first_row_id(key)
-        table = read_nodes(self.job.folder, self.name, row_ids, node_columns(self.priorities))
-        parts = self.component_partition(self.labels_of(labels, forest))
-        nodes = []
-        for part in np.unique(parts).tolist():
-            chosen = np.flatnonzero(parts == part)
-            nodes.append((part, pack_nodes(row_ids[chosen], table.take(pa.array(chosen)))))
-        yield from nodes
-        yield pvalue.TaggedOutput(COUNTS, pack_counts(ends=-sum(map(len, packed)), nodes=_bytes_of(nodes)))
-
-
-class ResolveClusters(DuplicateStep):
-    """(Partition, nodes and edges of its components) -> (batch key, verdicts); copies, their totals, edges counted."""
-
-    def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[Keyed | pvalue.TaggedOutput]:
-        """Resolve one partition."""
-        config = self.stage.config
-        max_copies = None if config.max_copies == "off" else config.max_copies
-        packed = list(element[1])
-        found = resolve_clusters(packed, self.priorities, max_copies, config.keeps_copies)
-        yield from found.verdicts
-        if found.copies is not None:
-            yield pvalue.TaggedOutput(COPIES, found.copies)
-        yield pvalue.TaggedOutput(TOTALS, negative(found.copy_totals))
-        sizes = {
-            prefix: sum(len(data) for data in packed if data[:1] == prefix) for prefix in (NODES_PREFIX, EDGES_PREFIX)
-        }
-        counts = pack_counts(
-            at_threshold=found.edges,
-            shuffled=sum(sizes.values()) + _bytes_of(found.verdicts) + len(found.copies or b""),
-            members=found.members,
-            nodes=-sizes[NODES_PREFIX],
-            labelled=-sizes[EDGES_PREFIX],
-        )
-        yield pvalue.TaggedOutput(COUNTS, counts)
-
-
-def negative(totals: bytes) -> bytes:
-    """Return totals that take away what they had."""
-    numbers, counts, weights = unpack_totals(totals)
-    return pack_totals(numbers, -counts, -weights)
-
-
-class WriteSummary(DuplicateStep):
-    """Sums of the counts, and the leaders' totals -> the file with what the report says of the stage as a whole."""
-
-    def process(self, element: bytes, basis: bytes) -> Iterator[int]:
-        """Write the file."""
-        config = self.stage.config
-        summary: dict[str, Any] = dict(self.stage.summary_details())
-        counts = StageCounts.of(self.name, element)
-        summary |= {SHUFFLED: counts.shuffled, MEMBERS_FOUND: counts.members}
-        if self.stage.bands:
-            summary["pairs"] = counts.pairs
-        groups, allowed = limits(config.budget, config.groups, basis)
-        self.stage.check_groups(groups)
-        summary["limit"] = sum(allowed.tolist())
-        summary["budget_unit"] = config.budget_unit
-        name = summary_name(self.name)
-        self.job.folder.write_bytes(name, json.dumps(summary, sort_keys=True).encode())
-        yield 1
-
-
-class Selected(beam.DoFn):  # type: ignore[misc]
-    """(Batch key, packed row ids that are kept) -> (batch key, a verdict that says so)."""
-
-    def process(self, element: Keyed) -> Iterator[Keyed]:
-        """Pack one batch."""
-        key, data = element
-        yield key, pack_selected(key, np.frombuffer(data, np.int64))
 
 
 class Prefixed(beam.DoFn):  # type: ignore[misc]

@@ -30,7 +30,7 @@ from dedup.duplicates import DuplicateStage
 from pipelines.config import RunConfig, dump_yaml, given_config, semantic_config
 from pipelines.html_report import add_html
 from pipelines.passes import compile_passes
-from pipelines.publishing import check_books
+from pipelines.publishing import check_books, check_earlier_run
 from pipelines.run_folder import (
     PROFILE_FOLDER,
     begin,
@@ -50,6 +50,8 @@ from reports.closing import Books, close_books
 from reports.fates import stage_infos
 from reports.manifest import MANIFEST_NAME, REPORT_NAME, RUN_NAME
 from reports.verify import read_json
+from scorers.best import BestStage
+from scorers.scoring import Scorer
 
 if TYPE_CHECKING:
     from pipelines.job import Source
@@ -105,7 +107,7 @@ def needed_columns(stages: Sequence[Stage]) -> dict[str, str]:
     return {
         f"stages.{stage.name}.{setting}": column
         for stage in stages
-        if isinstance(stage, DuplicateStage)
+        if isinstance(stage, (DuplicateStage, Scorer, BestStage))
         for setting, column in stage.user_columns().items()
     }
 
@@ -165,6 +167,7 @@ def execute(
         if clean:
             remove_staging(folder)
         return load_run(root)
+    check_earlier_run(config, root)
     _prepare(stages, console, source)
     with locked(folder):
         if overwrite:

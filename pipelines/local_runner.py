@@ -8,14 +8,18 @@ import re
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, redirect_stderr
+from contextlib import ExitStack, contextmanager, redirect_stderr, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil  # type: ignore[import-untyped]
+
 from corpus.errors import ThresherError
 from corpus.folder import Folder
+from pipelines import worker
 from pipelines.worker import worker_command
 
+_KILL_AGAIN_SECONDS = 0.1
 _EXIT = re.compile(r"Worker subprocess exited with return code (-?\d+)")
 
 
@@ -38,12 +42,15 @@ def _log(folder: Folder) -> str | None:
 def watched_workers(folder: Folder) -> Iterator[None]:
     """Keep what Beam's workers print off the terminal, and turn the end of a worker into one error.
 
-    Beam prints a traceback for every error that it also raises, and may wait for a lost worker for ever.
+    Beam prints a traceback for every error that it also raises, and may wait for a lost worker for ever. When it
+    closes, it also waits for a worker that was only starting, which nobody tells to end: so the others are killed with
+    the first.
 
     Raises:
         ThresherError: a worker ended before its work was done.
     """
     codes: list[int] = []
+    is_over = threading.Event()
     in_main = threading.current_thread() is threading.main_thread()
     before = threading.excepthook
     wake_before = signal.signal(signal.SIGUSR1, signal.default_int_handler) if in_main else None
@@ -56,6 +63,8 @@ def watched_workers(folder: Folder) -> Iterator[None]:
                 before(arguments)
             return
         codes.append(int(found[1]))
+        if len(codes) == 1:
+            threading.Thread(target=_kill_workers, args=(is_over,), daemon=True).start()
         if in_main and len(codes) == 1:
             # A real signal: the main thread waits for a lock, which _thread.interrupt_main does not wake.
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
@@ -72,9 +81,20 @@ def watched_workers(folder: Folder) -> Iterator[None]:
             raise ThresherError(_message(codes[0], folder)) from error
         raise
     finally:
+        is_over.set()
         threading.excepthook = before
         if in_main:
             signal.signal(signal.SIGUSR1, wake_before)
+
+
+def _kill_workers(is_over: threading.Event) -> None:
+    """Kill the worker processes of this process, those that are starting too, until there is no need for it."""
+    while not is_over.wait(_KILL_AGAIN_SECONDS):
+        with suppress(psutil.Error):
+            for child in psutil.Process().children(recursive=True):
+                with suppress(psutil.Error):
+                    if worker.__file__ in " ".join(child.cmdline()):
+                        child.kill()
 
 
 def _message(code: int, folder: Folder) -> str:

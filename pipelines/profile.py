@@ -28,8 +28,8 @@ SECONDS, PROCESSOR, ELEMENTS = "seconds", "processor_seconds", "elements"
 
 _TOKEN = secrets.token_hex(4)
 _LOCK = threading.Lock()
-_SUMS: dict[str, dict[str, dict[str, float]]] = {}
-"""By run folder and step."""
+_SUMS: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
+"""By run folder with the name of the run's start, and by step."""
 
 
 class ProfiledDoFn(beam.DoFn):  # type: ignore[misc]
@@ -54,12 +54,12 @@ def _measured(process: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[A
             return outputs
         name = getattr(self, "name", None)
         label = type(self).__name__ + (f" ({name})" if name else "")
-        return _timed(outputs, self.job.folder.root, label)
+        return _timed(outputs, self.job.folder, label)
 
     return measured
 
 
-def _timed(outputs: Iterator[Any], root: str, label: str) -> Iterator[Any]:
+def _timed(outputs: Iterator[Any], folder: Folder, label: str) -> Iterator[Any]:
     clock = processor = 0.0
     try:
         outputs = iter(outputs)
@@ -75,7 +75,8 @@ def _timed(outputs: Iterator[Any], root: str, label: str) -> Iterator[Any]:
             yield output
     finally:
         with _LOCK:
-            sums = _SUMS.setdefault(root, {}).setdefault(label, {SECONDS: 0.0, PROCESSOR: 0.0, ELEMENTS: 0})
+            steps = _SUMS.setdefault((folder.root, folder.run), {})
+            sums = steps.setdefault(label, {SECONDS: 0.0, PROCESSOR: 0.0, ELEMENTS: 0})
             sums[SECONDS] += clock
             sums[PROCESSOR] += processor
             sums[ELEMENTS] += 1
@@ -84,7 +85,7 @@ def _timed(outputs: Iterator[Any], root: str, label: str) -> Iterator[Any]:
 def write(folder: Folder) -> None:
     """Write the sums of this process."""
     with _LOCK:
-        data = json.dumps(_SUMS.get(folder.root, {})).encode()
+        data = json.dumps(_SUMS.get((folder.root, folder.run), {})).encode()
     folder.write_bytes(f"{PROFILE_FOLDER}/{platform.node()}-{os.getpid()}-{_TOKEN}.json", data)
 
 

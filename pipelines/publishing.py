@@ -5,13 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from corpus.errors import ThresherError
+from corpus.errors import ThresherError, UsageError
+from corpus.filesystem import locate
 from corpus.planning_types import InputPlan
 from pipelines.config import RunConfig
 from reports.checks import broken_checks
 from reports.closing import Books
 from reports.compare import ComparedRun
 from reports.manifest import REPORT_NAME, input_entries, mixture, to_json
+
+
+def check_earlier_run(config: RunConfig, root: str) -> None:
+    """Raise UsageError where the run that ``checks.against`` names cannot be compared with, before anything is done.
+
+    Args:
+        config: the config of the new run.
+        root: its folder, as ``corpus.filesystem.locate`` gives it.
+    """
+    if config.checks is None or config.checks.against is None:
+        return
+    against = config.checks.against
+    if locate(against).rstrip("/") == root:
+        raise UsageError(f"checks.against: {against} is the output itself; name another run, or give another --output")
+    try:
+        ComparedRun.open(locate(against))
+    except UsageError as error:
+        raise UsageError(f"checks.against: {error}") from None
 
 
 def check_books(config: RunConfig, plan: InputPlan, books: Books, semantic: Mapping[str, Any]) -> None:

@@ -27,18 +27,17 @@ def broken_checks(checks: Checks, run: ComparedRun) -> list[str]:
             found.append(f"{name} drops {_percent(dropped / entered)}, over maximum_drop_share.{name} ({limit:g})")
     for group in ("language", "source"):
         limits: Mapping[str, float] = getattr(checks, f"minimum_{group}_share")
-        found += _shares(group, run.mixture.get(f"{group}s", {}), limits)
+        found += _shares(group, run.mixture.get(f"{group}s", {}), records["kept"], limits)
     if checks.against is not None:
         earlier = ComparedRun.open(checks.against)
         found += [f"against {checks.against}: {line}" for line in beyond(compare(earlier, run), checks.limits)]
     return found
 
 
-def _shares(group: str, mixture: Mapping[str, int], limits: Mapping[str, Any]) -> list[str]:
-    total = sum(mixture.values())
+def _shares(group: str, mixture: Mapping[str, int], kept: int, limits: Mapping[str, Any]) -> list[str]:
     found = []
     for name, limit in limits.items():
-        share = mixture.get(name, 0) / total if total else 0.0
+        share = mixture.get(name, 0) / kept if kept else 0.0
         if share < limit:
             found.append(
                 f"the {group} {name} is {_percent(share)} of what is kept, under "

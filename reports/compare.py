@@ -24,6 +24,8 @@ from reports.verify import read_json
 SHOWN = 50
 COUNTED = ("record_id", "source", "file", "position", "kept")
 """Columns of the signals table that are no signals."""
+STAGES, FINGERPRINTS = "stages", "fingerprints"
+"""Sections of a semantic config that say what stages do."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ def compare(before: ComparedRun, after: ComparedRun) -> dict[str, Any]:
     return {
         "before": before.folder.root,
         "after": after.folder.root,
-        "config": sorted(_differences(before.config, after.config, "")),
+        "config": sorted(_differences(*({FINGERPRINTS: {}, **run.config} for run in (before, after)), "")),
         "inputs": _inputs(before.inputs, after.inputs),
         "columns": [
             {"column": name, "before": columns[0].get(name), "after": columns[1].get(name)}
@@ -103,9 +105,8 @@ def _change(before: float | None, after: float | None) -> dict[str, float | None
 def _differences(before: Any, after: Any, path: str) -> Iterator[str]:
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for key in before.keys() | after.keys():
-            if path or key != "input" or before.get(key) != after.get(key):
-                yield from _differences(before.get(key), after.get(key), f"{path}.{key}" if path else str(key))
-    elif path == "stages":
+            yield from _differences(before.get(key), after.get(key), f"{path}.{key}" if path else str(key))
+    elif path == STAGES:
         old, new = _by_name(before), _by_name(after)
         yield from _differences(old, new, path)
         if [*old] != [*new] and set(old) == set(new):
@@ -242,7 +243,8 @@ def cause(comparison: Mapping[str, Any], limits: Limits) -> str:
     """Return in a sentence whether the data drifted, the config, both or neither."""
     limit = 0.25 if limits.stability_index == "off" else limits.stability_index
     # A stage whose settings changed may measure something else; all others measure the same of other data.
-    changed = {line.removeprefix("stages.").split(".", 1)[0].split(":", 1)[0] for line in comparison["config"]}
+    places = [line.partition(":")[0].split(".") for line in comparison["config"]]
+    changed = {place[1] for place in places if place[0] in (STAGES, FINGERPRINTS) and len(place) > 1}
     drifting = [
         entry["signal"]
         for entry in comparison["signals"]

@@ -225,7 +225,7 @@ def print_report(report: Mapping[str, Any], run: Mapping[str, Any], console: Con
         if entry["leaders_dropped_later"]:
             count, copies = entry["leaders_dropped_later"], entry["copies_of_leaders_dropped_later"]
             console.print(
-                f"{name}: a later stage dropped {count:,} of those with copies; {copies:,} copies left because of these",
+                f"{name}: a later stage dropped {count:,} of those with copies; {copies:,} copies left for these",
                 markup=False,
             )
     print_contamination(report.get("contamination", {}), console)

@@ -6,7 +6,7 @@ All sums are of whole numbers (a score counts in ten-thousandths, which it is ro
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import sqrt
+from math import copysign, sqrt
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,8 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 TRUNCATED = "tokens_cut"
 """Signal of scorers that cut long texts."""
 SUMS = ("n", "score", "score_squared", "length", "length_squared", "product")
+_INT64 = 2.0**62
+"""Where ten times a size is still an int64."""
 
 Integers = npt.NDArray[np.int64]
 
@@ -36,12 +38,22 @@ def is_scorer(info: StageInfo) -> bool:
     return isinstance(info.stage, (Scorer, BestStage))
 
 
+def in_units(scores: npt.NDArray[np.float64]) -> Integers:
+    """Return finite scores in ten-thousandths: int64, or Python integers where these are too small."""
+    units = np.round(scores * UNIT)
+    if (np.abs(units) < _INT64).all():
+        return units.astype(np.int64)
+    return np.array([int(unit) for unit in units.tolist()], object)
+
+
 def bins_of(scores: Integers) -> Integers:
     """Return scores, in ten-thousandths, rounded down to 2 significant digits: at most 180 values per power of ten."""
-    digits = np.ones(len(scores), np.int64)
-    for power in range(1, 19):
-        digits += np.abs(scores) >= 10**power
-    step = 10 ** np.maximum(digits - DIGITS, 0)
+    sizes = np.abs(scores)
+    step = np.ones_like(scores)
+    power = 10
+    while (above := sizes >= 10 * power).any():
+        step[above] = power
+        power *= 10
     bins: Integers = scores // step * step
     return bins
 
@@ -58,7 +70,7 @@ def score_counts(
         scored = entered & (fates.signal(info, SCORED).fill_null(0).to_numpy(zero_copy_only=False) == 1)
         rows = pa.array(np.flatnonzero(scored))
         values = fates.signal(info, SCORE).take(rows).to_numpy()
-        scores = np.round(values * UNIT).astype(np.int64)
+        scores = in_units(values)
         stayed = ((fates.left_at < 0) | (fates.left_at > index))[scored]
         reasons = fates.signal(info, REASON).filter(pa.array(entered & ~scored))
         bins = bins_of(scores)
@@ -86,10 +98,11 @@ def _histogram(bins: Integers) -> Counts:
 def _histograms(bins: Integers, groups: pa.StringArray) -> Counts:
     if groups.null_count == len(groups):
         return {}
-    table = pa.table({"bin": bins, "group": groups}).filter(pc.is_valid(groups))
+    distinct, places = np.unique(bins, return_inverse=True)
+    table = pa.table({"bin": places, "group": groups}).filter(pc.is_valid(groups))
     counts: Counts = {}
     for row in table.group_by(["group", "bin"], use_threads=False).aggregate([([], "count_all")]).to_pylist():
-        counts.setdefault(row["group"], {})[str(row["bin"])] = row["count_all"]
+        counts.setdefault(row["group"], {})[str(distinct[row["bin"]])] = row["count_all"]
     return counts
 
 
@@ -141,7 +154,11 @@ def _mean(sums: Mapping[str, int]) -> float | None:
 def _correlation(sums: Mapping[str, int]) -> float | None:
     n, x, xx, y, yy, xy = (sums[name] for name in SUMS)
     spread = (n * xx - x * x) * (n * yy - y * y)
-    return round((n * xy - x * y) / sqrt(spread), DECIMALS) if spread > 0 else None
+    if spread <= 0:
+        return None
+    # The squares of integers: a float may not hold them.
+    together = n * xy - x * y
+    return round(copysign(sqrt(together * together / spread), together), DECIMALS) + 0.0
 
 
 def _sorted(bins: Mapping[str, int]) -> list[tuple[int, int]]:

@@ -12,9 +12,10 @@ import xxhash
 
 from corpus.batch import first_row_id
 from corpus.folder import Folder
+from dedup.candidates import write_candidates
 from dedup.near_duplicates import NearDuplicates, NearDuplicatesConfig
 from dedup.proposals import Integers
-from dedup.staged import write_shingles, write_signatures
+from dedup.staged import signature_matrix, write_signatures
 from dedup.verification import Verifier
 
 
@@ -39,11 +40,36 @@ def no_marks(count: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array(np.ones(count, bool))], names=["alive"])
 
 
+def no_nodes(row_ids: Integers) -> pa.Table:
+    """Stand for the staged nodes of a group that refers to none."""
+    raise AssertionError(row_ids)
+
+
+def no_edges(home: int) -> Integers:
+    """Stand for the staged edges of a group that refers to none."""
+    raise AssertionError(home)
+
+
 def near_duplicates(**settings: Any) -> NearDuplicates:
     """Return the stage over documents."""
     stage = NearDuplicates(NearDuplicatesConfig(**settings), "near_duplicates", "text")
     stage.bind([])
     return stage
+
+
+def stage_candidates(
+    run: Folder,
+    stage: NearDuplicates,
+    key: int,
+    records: pa.RecordBatch,
+    table: pa.RecordBatch,
+    rows: Integers | None = None,
+) -> None:
+    """Stage some rows of a batch, default all, as candidates, given its signature table."""
+    chosen = np.arange(records.num_rows) if rows is None else rows
+    signatures = signature_matrix(table.column("signature"), stage.permutations)[chosen]
+    sets = stage.shingle_sets(records.column("text").take(pa.array(chosen)))
+    write_candidates(run, stage.name, key, chosen, signatures, *sets)
 
 
 def staged_verifier(
@@ -54,7 +80,7 @@ def staged_verifier(
     records = record_batch([{"text": text} for text in texts])
     table, _ = stage.signature_table(records, no_marks(len(texts)), np.ones(len(texts), bool))
     write_signatures(run, stage.name, key, "a.parquet", table)
-    write_shingles(run, stage.name, key, np.arange(len(texts)), *stage.shingle_sets(records.column("text")))
+    stage_candidates(run, stage, key, records, table)
     verifier = Verifier(
         run,
         stage.name,

@@ -12,7 +12,7 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpus.batch import chunk_key, first_row_id
+from corpus.batch import chunk_key, first_row_id, split_row_id
 from corpus.selection import unpack_totals
 from corpus.selection_entries import Entries
 from corpus.selection_keys import NULL_GROUP, group_number, number_words
@@ -20,17 +20,23 @@ from corpus.stages import CorpusVerdict
 from dedup import cluster_resolution
 from dedup.cluster_resolution import (
     EDGES,
+    Group,
+    Integers,
+    Resolved,
     members_by_batch,
     node_columns,
+    pack_home,
     pack_members,
     pack_nodes,
+    pack_rows,
     resolve_clusters,
     unpack_members,
 )
-from dedup.cluster_verdicts import apply_verdicts, cluster_id, pack_selected
+from dedup.cluster_verdicts import apply_verdicts, hashed_places, pack_selected
 from dedup.verification import pack_edges
 from tests.dedup.reference import OVER_BUDGET, OVER_MAX_COPIES, Budget, Record, resolve
 
+HOMES = 3
 # A record: number of its text, priority, group, units, record_id, whether it is protected, and in which batch it is.
 RECORDS = st.lists(
     st.tuples(
@@ -128,6 +134,36 @@ class World:
         shuffler.shuffle(parts)
         return parts
 
+    def references(self, shuffler: random.Random) -> list[bytes]:
+        """References to the same nodes and edges, in any order, some of them twice."""
+        rows = [split_row_id(row_id) for row_id in self.row_ids]
+        parts = [
+            pack_rows(key, np.array([row for of_key, row in rows if of_key == key], np.int32))
+            for key in {key for key, _ in rows}
+        ]
+        parts += [pack_home(home) for home in range(HOMES)]
+        parts += shuffler.sample(parts, len(parts) // 2)
+        shuffler.shuffle(parts)
+        return parts
+
+    def read_staged(self, row_ids: Integers) -> pa.Table:
+        """The nodes of some records."""
+        assert (np.diff(row_ids) > 0).all()
+        places = {row_id: place for place, row_id in enumerate(self.row_ids)}
+        return self.node_table().take(pa.array([places[row_id] for row_id in row_ids.tolist()]))
+
+    def edges_of(self, home: int) -> Integers:
+        """The edges of a home, among those of other groups."""
+        others = [(first_row_id(chunk_key(7, 0)) + number, first_row_id(chunk_key(8, 0)), 9, 10) for number in range(3)]
+        return np.array(sorted([*self.edges[home::HOMES], *others]), np.int64).reshape(-1, 4)
+
+    def resolve(
+        self, shuffler: random.Random, max_copies: int | None, keeps_copies: bool, refers: bool = False
+    ) -> Resolved:
+        """Resolve the group of all records."""
+        group = Group.of(self.references(shuffler) if refers else self.parts(shuffler))
+        return resolve_clusters(group, 1, max_copies, keeps_copies, self.read_staged, self.edges_of)
+
     def apply(
         self, verdicts: list[tuple[int, bytes]], dead: set[int], has_max_copies: bool
     ) -> dict[int, tuple[CorpusVerdict, int]]:
@@ -150,15 +186,27 @@ class World:
 
 
 @settings(max_examples=150)
-@given(RECORDS, EDGE_LISTS, st.sampled_from([None, 0, 1, 2]), st.integers(0, 9), st.randoms(use_true_random=False))
+@given(
+    RECORDS,
+    EDGE_LISTS,
+    st.sampled_from([None, 0, 1, 2]),
+    st.integers(0, 9),
+    st.booleans(),
+    st.randoms(use_true_random=False),
+)
 def test_clusters_equal_the_definition(
-    rows: Rows, edges: list[tuple[int, int, int]], max_copies: int | None, pending: int, shuffler: random.Random
+    rows: Rows,
+    edges: list[tuple[int, int, int]],
+    max_copies: int | None,
+    pending: int,
+    refers: bool,
+    shuffler: random.Random,
 ) -> None:
     world = World(rows, edges)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cluster_resolution, "PENDING_EDGES", pending)
-        resolved = resolve_clusters(world.parts(shuffler), 1, max_copies, keeps_copies=False)
-    assert resolved.copies is None
+        resolved = world.resolve(shuffler, max_copies, keeps_copies=False, refers=refers)
+    assert resolved.copies == []
     assert resolved.edges == len(set(world.edges))
     verdicts = list(resolved.verdicts)
     shuffler.shuffle(verdicts)
@@ -169,7 +217,7 @@ def test_clusters_equal_the_definition(
         verdict, row = applied[world.row_ids[place]]
         leader = world.records[fate.leader]
         assert {name: verdict.signals[name][row].as_py() for name in verdict.signals} == {
-            "cluster_id": cluster_id(leader.file, leader.position),
+            "cluster_id": xxhash.xxh3_128_hexdigest(f"{leader.file}#{leader.position}".encode()),
             "cluster_size": fate.size,
             "copy_index": fate.copy_index,
             "jaccard": float(fate.jaccard) if fate.copy_index else None,
@@ -194,15 +242,17 @@ def test_copies_stay_where_the_selection_has_them(
     rows: Rows, edges: list[tuple[int, int, int]], max_copies: int | None, shuffler: random.Random
 ) -> None:
     world = World(rows, edges)
-    resolved = resolve_clusters(world.parts(shuffler), 1, max_copies, keeps_copies=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cluster_resolution, "COPIES_PER_ELEMENT", shuffler.randint(1, 9))
+        resolved = world.resolve(shuffler, max_copies, keeps_copies=True)
     fates = resolve(world.records, world.similar, Budget(max_copies=max_copies))
     eligible = {
         row_id
         for row_id, fate in zip(world.row_ids, fates, strict=True)
         if 0 < fate.copy_index <= (max_copies or fate.copy_index)
     }
-    entries = Entries.unpack(resolved.copies) if resolved.copies else None
-    assert (set(entries.row_ids.tolist()) if entries else set()) == eligible
+    chosen_ids = [row_id for packed in resolved.copies for row_id in Entries.unpack(packed).row_ids.tolist()]
+    assert sorted(chosen_ids) == sorted(eligible)
     selected = {row_id for row_id in eligible if shuffler.random() < 0.5}
     verdicts = list(resolved.verdicts)
     for batch in range(3):
@@ -224,7 +274,7 @@ def test_a_chain_and_the_first_of_equals() -> None:
         (7, None, None, 1, "c", False, 1),
     ]
     world = World(rows, [(0, 1, 9), (1, 7, 8)])
-    resolved = resolve_clusters(world.parts(random.Random(0)), 1, None, keeps_copies=False)
+    resolved = world.resolve(random.Random(0), None, keeps_copies=False)
     applied = world.apply(resolved.verdicts, set(), has_max_copies=False)
     ids = {record.record_id: row_id for record, row_id in zip(world.records, world.row_ids, strict=True)}
     verdict, row = applied[ids["b"]]
@@ -245,8 +295,8 @@ def test_rows_that_did_not_enter_have_no_cluster() -> None:
 
 
 def test_nothing_resolves_to_nothing() -> None:
-    resolved = resolve_clusters([], 1, None, keeps_copies=True)
-    assert (resolved.verdicts, resolved.copies, resolved.edges) == ([], None, 0)
+    resolved = World([], []).resolve(random.Random(0), None, keeps_copies=True)
+    assert (resolved.verdicts, resolved.copies, resolved.edges) == ([], [], 0)
     assert len(unpack_totals(resolved.copy_totals)[0]) == 0
 
 
@@ -277,4 +327,7 @@ def test_members_go_to_their_batches(places: list[tuple[int, int]]) -> None:
 
 
 def test_the_id_of_a_cluster_is_the_place_of_its_leader() -> None:
-    assert cluster_id("a/b.parquet", 17) == xxhash.xxh3_128_hexdigest(b"a/b.parquet#17")
+    files = pa.array(["a/b.parquet", "ü.jsonl"])
+    assert hashed_places(files, np.array([17, 0])).to_pylist() == [
+        xxhash.xxh3_128_hexdigest(place.encode()) for place in ("a/b.parquet#17", "ü.jsonl#0")
+    ]

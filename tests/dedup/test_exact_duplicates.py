@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from corpus.batch import chunk_key, first_row_id, split_row_id
 from corpus.stages import CorpusVerdict
-from dedup.cluster_resolution import node_columns, pack_nodes, resolve_clusters
+from dedup.cluster_resolution import Group, node_columns, pack_nodes, resolve_clusters
 from dedup.exact_duplicates import ExactDuplicates, ExactDuplicatesConfig
 from dedup.nodes import hashes_of
 from dedup.proposals import ENTRY_BYTES, pack_entries, propose
 from tests.dedup.reference import OVER_BUDGET, OVER_MAX_COPIES, Budget, Record, find_fates
-from tests.dedup.staged_texts import no_marks, record_batch
+from tests.dedup.staged_texts import no_edges, no_marks, no_nodes, record_batch
 
 BATCHES = st.lists(
     st.lists(
@@ -77,13 +77,16 @@ def verdicts_of(
         nodes.append(pack_nodes(np.array([row_id]), pa.table(tables[key]).select(columns).slice(place, 1)))
     shuffler.shuffle(nodes)
     max_copies = None if stage.config.max_copies == "off" else stage.config.max_copies
-    resolved = resolve_clusters(nodes, len(stage.config.priorities), max_copies, keeps_copies=False)
+    group = Group.of(nodes)
+    resolved = resolve_clusters(group, len(stage.config.priorities), max_copies, False, no_nodes, no_edges)
     verdicts: dict[int, list[bytes]] = defaultdict(list)
     for key, data in resolved.verdicts:
         verdicts[key].append(data)
     keys = [chunk_key(item, 0) for item in range(len(batches))]
     return [
-        stage.apply(key, records, np.array(lives, bool), no_marks(records.num_rows), verdicts[key], lambda item: f"{item}.jsonl")
+        stage.apply(
+            key, records, np.array(lives, bool), no_marks(records.num_rows), verdicts[key], lambda item: f"{item}.jsonl"
+        )
         for key, records, lives in zip(keys, batches, alive, strict=True)
     ]
 

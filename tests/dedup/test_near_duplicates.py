@@ -16,13 +16,14 @@ from corpus.batch import JSON_COLUMN, chunk_key, first_row_id
 from corpus.errors import UsageError
 from corpus.folder import Folder
 from corpus.selection_keys import LARGEST, NULL_GROUP, group_number
+from dedup.candidates import Candidates
 from dedup.near_duplicates import NearDuplicates, NearDuplicatesConfig
 from dedup.proposals import ENTRY_BYTES, EXACT
-from dedup.staged import read_nodes, read_shingles, shingle_counts, signature_matrix, write_shingles, write_signatures
+from dedup.staged import read_nodes, signature_matrix, write_signatures
 from filters.language import Language, LanguageConfig
 from filters.length import Length, LengthConfig
 from tests.dedup.reference import shingles
-from tests.dedup.staged_texts import near_duplicates, no_marks, record_batch
+from tests.dedup.staged_texts import near_duplicates, no_marks, record_batch, stage_candidates
 
 
 @pytest.mark.parametrize(
@@ -183,8 +184,7 @@ def test_staged_files_give_back_what_was_staged(tmp_path: Path) -> None:
         table, _ = stage.signature_table(records, no_marks(3), np.ones(3, bool))
         write_signatures(folder, stage.name, chunk_key(item, 0), "a.jsonl", table)
         rows = np.array([0, 2]) if item == 0 else np.array([1, 2])
-        chosen = records.column("text").take(pa.array(rows))
-        write_shingles(folder, stage.name, chunk_key(item, 0), rows, *stage.shingle_sets(chosen))
+        stage_candidates(folder, stage, chunk_key(item, 0), records, table, rows)
     row_ids = np.array(
         [first_row_id(chunk_key(0, 0)), first_row_id(chunk_key(0, 0)) + 2, first_row_id(chunk_key(1, 0)) + 1]
     )
@@ -192,8 +192,12 @@ def test_staged_files_give_back_what_was_staged(tmp_path: Path) -> None:
     names = read_nodes(folder, stage.name, row_ids, ["record_id", "characters"])
     assert names.to_pydict() == {"record_id": ["0", "2", "1", "2"], "characters": [5, 1, 7, 3]}
     expected = [len(shingles(text, 2)) for text in ("a b c", "c", "b c d e", "東京都")]
-    assert shingle_counts(folder, stage.name, row_ids).tolist() == expected == [2, 1, 3, 2]
-    offsets, hashes = read_shingles(folder, stage.name, row_ids)
+    candidates = Candidates(folder, stage.name, row_ids, stage.permutations)
+    assert candidates.counts.tolist() == expected == [2, 1, 3, 2]
+    staged = read_nodes(folder, stage.name, row_ids, ["signature"])["signature"]
+    assert np.array_equal(candidates.signatures, signature_matrix(staged, stage.permutations))
+    numbers, offsets, hashes = candidates.sets(np.arange(4))
+    assert numbers.tolist() == [0, 1, 2, 3]
     assert np.diff(offsets).tolist() == expected
     first, _, third, _ = (of_text.tolist() for of_text in np.split(hashes, offsets[1:-1]))
     assert (first, third) == (sorted(first), sorted(third))
@@ -240,5 +244,6 @@ def test_what_the_report_counts() -> None:
     }
     counts = near_duplicates().summary_counts(marks, np.array([False, False, True, False, False]))
     assert counts == {
-        "leaders": 3, "clusters": 2, "copies_available": 2, "copies_kept": 1, "members": 4, "leaders_dropped_later": 0,
+        "leaders": 3, "clusters": 2, "copies_available": 2, "copies_kept": 1, "leader_units": 3, "copy_units_kept": 1,
+        "members": 4, "copies_of_leaders_dropped_later": 0,
     }  # fmt: skip

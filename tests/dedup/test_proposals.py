@@ -28,7 +28,8 @@ from dedup.proposals import (
     pack_entries,
     pairs_among,
     propose,
-    unpack_cliques,
+    unpack_ordered,
+    unpack_pairs,
 )
 
 # A row: number of its text, whether that has tokens follows from it, and its keys in two bands.
@@ -67,11 +68,20 @@ def first_two(row_ids: Integers) -> Integers:
 def cliques_of(found: Iterable[Proposals]) -> Counter[Clique]:
     """All cliques as (kind, band, members)."""
     return Counter(
-        (kind, band, tuple(members.tolist()))
-        for proposals_ in found
-        for _, data in proposals_.cliques
-        for kind, band, members in unpack_cliques([data])
+        clique for proposals_ in found for _, data in proposals_.cliques for clique in unpack_cliques([data])
     )
+
+
+def unpack_cliques(packed: list[bytes]) -> list[Clique]:
+    """Cliques as (kind, band, members); behind the members of ordered ones are their best copies, here the same."""
+    bands, sizes, row_ids = unpack_pairs(packed)
+    parts = np.split(row_ids, np.cumsum(sizes)[:-1]) if len(sizes) else []
+    cliques = [(PAIRS, int(band), tuple(part.tolist())) for band, part in zip(bands, parts, strict=True)]
+    for band, listed in unpack_ordered(packed):
+        members, best = listed.reshape(2, -1).tolist()
+        assert members == best
+        cliques.append((ORDERED, band, tuple(members)))
+    return cliques
 
 
 def stars_of(found: Iterable[Proposals]) -> list[tuple[int, ...]]:
@@ -131,9 +141,9 @@ def test_a_home_is_the_batch_of_a_member_and_does_not_depend_on_partitions(
         for values in packed.values():
             shuffler.shuffle(values)
             for home, data in propose(values, 1000, first_two).cliques:
-                for kind, band, members in unpack_cliques([data]):
-                    found[kind, band, tuple(members.tolist())] = home
-                    assert home in {member >> ROW_BITS << ROW_BITS for member in members.tolist()}
+                for clique in unpack_cliques([data]):
+                    found[clique] = home
+                    assert home in {member >> ROW_BITS << ROW_BITS for member in clique[2]}
         homes.append(found)
     assert homes[0] == homes[1]
 
@@ -197,13 +207,12 @@ def test_an_entry_takes_what_partitions_are_planned_by() -> None:
 
 
 def test_cliques_come_back_in_one_order() -> None:
-    cliques = [(PAIRS, 2, np.array([5, 9])), (ORDERED, 300, np.array([1, 2, 3])), (PAIRS, 0, np.array([8, 9]))]
+    ordered = np.array([1, 2, 3, 1, 2, 3])
+    cliques = [(PAIRS, 2, np.array([5, 9])), (ORDERED, 300, ordered), (PAIRS, 0, np.array([8, 9]))]
     whole = unpack_cliques([pack_cliques(cliques)])
     parts = unpack_cliques([pack_cliques(cliques[2:]), pack_cliques(cliques[1:2]), pack_cliques(cliques[:1])])
     for found in (whole, parts):
-        assert [(kind, band, members.tolist()) for kind, band, members in found] == [
-            (PAIRS, 0, [8, 9]), (PAIRS, 2, [5, 9]), (ORDERED, 300, [1, 2, 3]),
-        ]  # fmt: skip
+        assert found == [(PAIRS, 0, (8, 9)), (PAIRS, 2, (5, 9)), (ORDERED, 300, (1, 2, 3))]
     assert unpack_cliques([]) == []
 
 

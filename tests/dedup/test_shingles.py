@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -19,6 +20,7 @@ from dedup.shingles_kernel import DIGIT_VALUES, DIGITS, sort_few, sort_many
 from dedup.shingles_overlap_kernel import jaccard_counts
 from tests.filters.texts import HOSTILE, TEXTS, real_texts
 
+LEAST = (0.1, 0.29, 0.5, 0.6, 0.8, 1.0)
 UINT64 = st.integers(0, 2**64 - 1)
 
 
@@ -32,7 +34,7 @@ def jaccard_of(first: str, second: str, shingle_tokens: int = 5) -> tuple[int, i
     """Intersection and union of two texts' shingles, by the kernels."""
     texts = pa.array([first, second])
     sets = shingle_sets(texts, np.ones(2, np.bool_), shingle_tokens)
-    common, union = jaccard_counts(*sets, np.zeros(1, np.int32), np.ones(1, np.int32))
+    common, union = jaccard_counts(*sets, np.zeros(1, np.int32), np.ones(1, np.int32), 0.0)
     assert (common.dtype, union.dtype) == (np.int32, np.int32)
     return int(common[0]), int(union[0])
 
@@ -151,9 +153,36 @@ def test_counts_equal_those_of_sets(sets: list[set[int]], data: st.DataObject) -
     offsets = np.cumsum([0, *map(len, sets)], dtype=np.int64)
     hashes = np.array([value for members in sets for value in sorted(members)], np.uint64)
     first, second = (np.array([pair[side] for pair in pairs], np.int32) for side in (0, 1))
-    common, union = jaccard_counts(offsets, hashes, first, second)
+    common, union = jaccard_counts(offsets, hashes, first, second, 0.0)
     assert common.tolist() == [len(sets[a] & sets[b]) for a, b in pairs]
     assert union.tolist() == [len(sets[a] | sets[b]) for a, b in pairs]
+    for least in LEAST:
+        limited, of_limited = jaccard_counts(offsets, hashes, first, second, least)
+        for found, number, exact, of_exact in zip(limited, of_limited, common, union, strict=True):
+            # Given up is only what is below; at the limit and above it all is exact.
+            given_up = found == 0 and compared(exact, of_exact, least) is False
+            assert given_up or (found, number) == (exact, of_exact)
+
+
+@pytest.mark.parametrize("least", LEAST)
+def test_no_pair_at_the_least_similarity_is_given_up(least: float) -> None:
+    generator = random.Random(1)
+    sizes = [(left, right) for left in (1, 2, 3, 4, 5, 29, 100, 641) for right in (left, left + 1, 2 * left)]
+    sets, expected = list[list[int]](), list[tuple[int, int]]()
+    for left, right in sizes:
+        for common in {min(left, round(least * (left + right) / (1 + least)) + more) for more in (-1, 0, 1, 2)}:
+            if common >= 0:
+                values = [generator.getrandbits(64) for _ in range(left + right - common)]
+                sets += [sorted(values[:left]), sorted(values[left - common :])]
+                expected.append((common, len(values)))
+    offsets = np.cumsum([0, *map(len, sets)], dtype=np.int64)
+    hashes = np.array([value for members in sets for value in members], np.uint64)
+    pairs = np.arange(len(sets), dtype=np.int32).reshape(-1, 2)
+    found = jaccard_counts(offsets, hashes, *np.ascontiguousarray(pairs.T), least)
+    at_least = [compared(common, union, least) for common, union in expected]
+    assert 7 < sum(at_least) < len(expected) - 7
+    assert at_threshold(*found, least).tolist() == at_least
+    assert all(counts == of for counts, of, at in zip(zip(*found, strict=True), expected, at_least, strict=True) if at)
 
 
 def compared(common: int, union: int, threshold: float) -> bool:

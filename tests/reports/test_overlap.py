@@ -229,6 +229,22 @@ def test_limits_by_language(tmp_path: Path, options: tuple[str, ...], korean: fl
     assert rules["minimum_words"] == {"first": len(dropped), "alone": len(dropped)}
 
 
+def test_labels_that_no_text_has_are_remarked_on(tmp_path: Path) -> None:
+    settings = {**OFF, "by_language": {"kor": {"minimum_words": 10}, "de": {"minimum_words": 5}, "swe": {}}}
+    stages: list[Any] = ["language", {"gopher_quality": settings}, {"length": {"by_language": {"de": {}}}}]
+    output = _execute(tmp_path, _languages(), stages)
+    _, _, prose, length = report(output)["stages"]
+    assert prose["notices"] == {"labelled_de": 3, "labelled_kor": 0, "labelled_swe": 0, "unspaced_texts": 0}
+    assert set(length["notices"]) == {"labelled_de"}
+    said = [
+        warning for warning in json.loads((output / "run.json").read_text())["warnings"] if "by_language" in warning
+    ]
+    assert said == [
+        "gopher_quality: by_language has settings for kor, swe, and no text that entered the stage has such a label: "
+        "labels are those that language.label gives, such as en or ko"
+    ]
+
+
 def test_limits_by_language_need_a_language_stage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for stages in ([BY_LANGUAGE_STAGE], [BY_LANGUAGE_STAGE, "language"]):
         config = write_config(tmp_path / "c.yaml", _write(tmp_path, ["text"]), tmp_path / "run", stages)
