@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from corpus.block_kernel import is_ascii
 from corpus.jit import inlined, kernel
+from corpus.span_kernel import load_8, store_8
 from corpus.text import Bytes, Offsets
 from corpus.text_kernel import BYTES, OFFSETS, pointer
 
@@ -65,9 +66,15 @@ def code_point_spans(offsets: Offsets, data: Bytes, rows: Integers, starts: Inte
 @inlined
 def copy_bytes(source: Bytes, first: int, last: int, target: Bytes, place: int) -> int:
     """Copy the bytes between two positions to a place, and return the place behind them."""
-    for offset in range(last - first):
-        target[place + offset] = source[first + offset]
-    return place + last - first
+    while first + 8 <= last:
+        store_8(target, place, load_8(source, first))
+        first += 8
+        place += 8
+    while first < last:
+        target[place] = source[first]
+        first += 1
+        place += 1
+    return place
 
 
 @kernel(f"Tuple((int64[:, ::1], int64[::1], int64))({OFFSETS}, {BYTES}, {NUMBERS}, {NUMBERS}, {NUMBERS}, {OFFSETS})")

@@ -44,6 +44,18 @@ load_4 = _load(32)
 """Read 4 bytes at a byte position as one number."""
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def store_8(_: Any, data: Any, position: Any, value: Any) -> Any:
+    """Write a number as 8 bytes at a byte position."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        address = builder.gep(arguments[0], [arguments[1]], inbounds=True)
+        builder.store(arguments[2], builder.bitcast(address, ir.IntType(64).as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return types.void(data, types.int64, types.int64), generate
+
+
 @inlined
 def count_code_points(text: Bytes, start: int, end: int) -> int:
     """Return the number of code points between two byte positions."""

@@ -112,7 +112,7 @@ class Stage(ABC):
         """Return what the stage has to remark on the texts that entered it, as sums over batches; by default nothing.
 
         Args:
-            signals: the stage's signals on these texts.
+            signals: the stage's signals on these texts, and the columns that ``signal_columns`` names.
         """
         return {}
 
@@ -144,7 +144,6 @@ class RecordStage(Stage):
     def judge(self, batch: TextBatch) -> Judgement:
         """Return the signals, and what else the stage found."""
         return Judgement(self.measure(batch))
-
 
 
 EDIT_SIGNALS = (

@@ -1,7 +1,7 @@
 """Texts as the buffers that kernels read, and what words and lines are, in plain Python.
 
-``words`` and ``lines`` define the terms for the whole project; the kernels of ``corpus.text_kernel`` give the same, and
-tests compare the two text by text.
+``words`` and ``lines`` define the terms for the whole project; the sweep of ``corpus.text_statistics`` gives the same,
+and tests compare the two text by text.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Words, lines and characters of texts as UTF-8 bytes, compiled.
+"""Code points and words of texts as UTF-8 bytes, compiled.
 
 Texts come as (offsets, data) from ``corpus.text.text_buffers``; the bytes must be valid UTF-8: readers see to it.
 ``classes`` is ``corpus.unicode_tables.code_point_classes()`` or a copy with bits of a stage's own. What words and lines
@@ -12,14 +12,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 from numba import types
 from numba.extending import intrinsic
 
-from corpus.jit import inlined, kernel
-from corpus.text import Bytes, Offsets
-from corpus.unicode_tables import LINE_BREAK, MARK, SEPARATOR, UNSPACED, Classes
+from corpus.jit import inlined
+from corpus.text import Bytes
+from corpus.unicode_tables import MARK, SEPARATOR, UNSPACED, Classes
 
 # Signatures of arguments; the flag says read-only, which Arrow's buffers are, and accepts writable arrays as well.
 OFFSETS = "Array(int32, 1, 'C', True)"
@@ -29,8 +27,6 @@ CLASSES = "Array(uint16, 1, 'C', True)"
 
 CARRIAGE_RETURN, LINE_FEED = 0x0D, 0x0A
 ENDS_RUN = SEPARATOR | UNSPACED
-
-Spans = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int32]]
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -107,70 +103,3 @@ def line_break_length(data: Bytes, position: int, end: int, size: int) -> int:
     if data[position] == CARRIAGE_RETURN and position + 1 < end and data[position + 1] == LINE_FEED:
         return 2
     return size
-
-
-@kernel(f"int64[::1]({OFFSETS}, {BYTES}, {ROWS})")
-def count_characters(offsets: Offsets, data: Bytes, rows: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """Return the number of code points of each of n texts, int64[n]; 0 where the mask ``rows``, bool[n], is false."""
-    counts = np.zeros(len(rows), np.int64)
-    for row in range(len(rows)):
-        if rows[row]:
-            count = 0
-            for position in range(offsets[row], offsets[row + 1]):
-                count += (data[position] & 0xC0) != 0x80
-            counts[row] = count
-    return counts
-
-
-@kernel(f"Tuple((int64[::1], int32[::1], int32[::1]))({OFFSETS}, {BYTES}, {ROWS}, {CLASSES})")
-def word_spans(offsets: Offsets, data: Bytes, rows: npt.NDArray[np.bool_], classes: Classes) -> Spans:
-    """Return where the words of each text are.
-
-    Returns:
-        (firsts, starts, ends): the words of text i are numbers ``firsts[i]`` to ``firsts[i + 1] - 1``, int64[n + 1];
-        word k is ``data[starts[k]:ends[k]]``, int32. A text whose row is false in the mask ``rows``, bool[n], has none.
-    """
-    firsts = np.zeros(len(rows) + 1, np.int64)
-    most = (offsets[len(rows)] - offsets[0] + len(rows)) // 2  # a word of one byte has a separator behind it
-    starts, ends = np.empty(most, np.int32), np.empty(most, np.int32)
-    text, table = pointer(data), pointer(classes)
-    count = 0
-    for row in range(len(rows)):
-        position, end = int(offsets[row]), int(offsets[row + 1])
-        while rows[row] and position < end:
-            code_point, size = decode(text, position)
-            if table[code_point] & SEPARATOR:
-                position += size
-                continue
-            starts[count] = position
-            position, _, _ = scan_word(text, position, end, table)
-            ends[count] = position
-            count += 1
-        firsts[row + 1] = count
-    return firsts, starts[:count].copy(), ends[:count].copy()
-
-
-@kernel(f"Tuple((int64[::1], int32[::1], int32[::1]))({OFFSETS}, {BYTES}, {ROWS}, {CLASSES})")
-def line_spans(offsets: Offsets, data: Bytes, rows: npt.NDArray[np.bool_], classes: Classes) -> Spans:
-    """Return where the lines of each text are, without their ends, in the form of ``word_spans``."""
-    firsts = np.zeros(len(rows) + 1, np.int64)
-    most = offsets[len(rows)] - offsets[0]
-    starts, ends = np.empty(most, np.int32), np.empty(most, np.int32)
-    text, table = pointer(data), pointer(classes)
-    count = 0
-    for row in range(len(rows)):
-        position, end = int(offsets[row]), int(offsets[row + 1])
-        start = position
-        while rows[row] and start < end:
-            stop, following = end, end
-            while position < end:
-                code_point, size = decode(text, position)
-                if table[code_point] & LINE_BREAK:
-                    stop, following = position, position + line_break_length(text, position, end, size)
-                    break
-                position += size
-            starts[count], ends[count] = start, stop
-            count += 1
-            start = position = following
-        firsts[row + 1] = count
-    return firsts, starts[:count].copy(), ends[:count].copy()

@@ -115,6 +115,15 @@ def column_mask(batch: pa.RecordBatch, name: str) -> Mask:
     return np.asarray(batch.column(name).to_numpy(zero_copy_only=False), np.bool_)
 
 
+def still_alive(marks: pa.RecordBatch) -> Mask:
+    """Return which rows no stage that has marked the batch so far drops."""
+    alive = column_mask(marks, ALIVE)
+    for name in marks.schema.names:
+        if name.startswith(failures_column("")):
+            alive = alive & (marks.column(name).to_numpy() == 0)
+    return alive
+
+
 def with_columns(marks: pa.RecordBatch, columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
     """Return marks with more columns behind."""
     return pa.RecordBatch.from_arrays([*marks.columns, *columns.values()], names=[*marks.schema.names, *columns.keys()])
@@ -127,12 +136,8 @@ def mark_record_stage(stage: RecordStage, batch: DocumentBatch) -> DocumentBatch
     the stages before it; a slow one (``Stage.speed``) at those that are alive still.
     """
     records, marks = batch.current, batch.marks
-    alive = column_mask(marks, ALIVE)
-    if stage.speed:
-        # Too slow to measure what has left already.
-        for name in marks.schema.names:
-            if name.startswith(failures_column("")):
-                alive = alive & (marks.column(name).to_numpy() == 0)
+    # What has left already is not measured by slow stages.
+    alive = still_alive(marks) if stage.speed else column_mask(marks, ALIVE)
     languages = None
     if stage.language_column is not None:
         languages = marks.column(stage.language_column)
@@ -222,16 +227,17 @@ def _edit(records: pa.RecordBatch, findings: pa.RecordBatch) -> tuple[pa.RecordB
     cut = pc.subtract(edits.column("end"), edits.column("start")).to_numpy().astype(np.int64)
     added = pc.utf8_length(pc.fill_null(edits.column("replacement"), "")).to_numpy().astype(np.int64)
     if len(rows):
-        fields = edits.column("field")
         texts = {}
-        for field in text_fields(records):
-            of_field = edits.filter(pc.equal(fields, field))
+        names = text_fields(records)
+        for field in names:
+            # A filter copies all edits.
+            of_field = edits if len(names) == 1 else edits.filter(pc.equal(edits.column("field"), field))
             if of_field.num_rows:
                 texts[field] = apply_edits(records.column(field), of_field)
-        records = with_texts(records, texts, pa.array(np.unique(rows)))
+        records = with_texts(records, texts, pa.array(np.flatnonzero(np.bincount(rows, minlength=length))))
     left = records.column("characters").to_numpy().copy()
     if len(rows):
-        changed = np.unique(rows)
+        changed = np.flatnonzero(np.bincount(rows, minlength=length))
         # A pair without a response is empty, as in the input.
         last = records.column(text_fields(records)[-1]).take(pa.array(changed))
         blank = pc.equal(pc.binary_length(pc.utf8_trim(last, characters=WHITE_SPACE)), 0)

@@ -51,8 +51,7 @@ def count_text(text: str, preset: Preset, short_line_length: int) -> dict[str, i
         characters = len(text) - newlines
     else:
         filled = [stripped for line in lines(text) if (stripped := line.strip(white))]
-        breaks = set(np.flatnonzero(code_point_classes() & LINE_BREAK).tolist())
-        newlines = sum(ord(character) in breaks for character in text.replace("\r\n", "\n"))
+        newlines = sum(map(text.replace("\r\n", "\n").count, members(LINE_BREAK)))
         characters = sum(map(len, filled))
     terminal = set(map(chr, code_points(TERMINAL_PUNCTUATION).tolist()))
     return {

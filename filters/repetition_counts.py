@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from corpus.text import Bytes, lines, words
 from corpus.text_statistics import TextStatistics
-from corpus.unicode_tables import WHITE_SPACE, code_point_classes
+from corpus.unicode_tables import WHITE_SPACE, code_point_classes, members
 from filters import repetition_kernel as kernel
 from filters.counting import Preset
 
@@ -80,11 +80,10 @@ def _count(text: str) -> list[int]:
 
 def _count_as_datatrove(text: str) -> list[int]:
     """Count as ``GopherRepetitionFilter`` of datatrove 0.10 does, with our words."""
-    white = {chr(code_point) for code_point in np.flatnonzero(code_point_classes() & WHITE_SPACE).tolist()}
     result = [
         len(text),
         *_repeated(re.split("\n+", text)),
-        *_repeated(re.split("\n\n+", text.strip("".join(white)))),
+        *_repeated(re.split("\n\n+", text.strip(members(WHITE_SPACE)))),
     ]
     tokens = words(text)
     for size in range(kernel.FIRST_TOP, kernel.LAST_TOP + 1):

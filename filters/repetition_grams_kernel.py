@@ -12,14 +12,20 @@ All helpers take pointers into scratch arrays, see ``filters.repetition_counts.s
 
 from __future__ import annotations
 
-from typing import Any
-
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
-
 from corpus.jit import inlined
-from corpus.span_kernel import EMPTY, MULTIPLIER, SEED, Hashes, Words, clear_table, hash_span, load_8, mix, same_bytes
+from corpus.span_kernel import (
+    EMPTY,
+    MULTIPLIER,
+    SEED,
+    Hashes,
+    Words,
+    clear_table,
+    hash_span,
+    load_8,
+    mix,
+    same_bytes,
+    store_8,
+)
 from corpus.text import Bytes
 
 LONG = 16
@@ -27,18 +33,6 @@ LONG = 16
 LONG_WORD = -1
 """The second number of a longer word; the first is a hash."""
 NONE = -1
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def store_8(_: Any, data: Any, position: Any, value: Any) -> Any:
-    """Write a number as 8 bytes at a byte position."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        address = builder.gep(arguments[0], [arguments[1]], inbounds=True)
-        builder.store(arguments[2], builder.bitcast(address, ir.IntType(64).as_pointer()), align=1)
-        return context.get_dummy_value()
-
-    return types.void(data, types.int64, types.int64), generate
 
 
 @inlined
@@ -259,7 +253,7 @@ def drop_unique_prefixes(
 
     Args:
         hashed, prefix: of how many first bytes ``hashes`` has the hash now, and of how many it gets it; both multiples
-            of 16.
+            of 8.
         candidates: the ``listed`` places to look at, ascending; overwritten.
         table: scratch of 16 ``listed`` + 16 bytes.
         hashes: by place.
@@ -274,8 +268,8 @@ def drop_unique_prefixes(
         start = int(cuts[place])
         if start + prefix <= cuts[words]:
             state = hashes[place] if hashed > 0 else SEED
-            for position in range(start + hashed, start + prefix, 16):
-                state = mix(state, mix(load_8(joined, position), load_8(joined, position + 8)))
+            for position in range(start + hashed, start + prefix, 8):
+                state = mix(state, load_8(joined, position))
             hashes[place] = state
             table[state & (length - 1)] = min(table[state & (length - 1)] + 1, 2)
     left = 0

@@ -36,7 +36,7 @@ COUNTS = (
 CHARACTERS, LINES, PARAGRAPHS = 0, 1, 4
 TOP_GRAMS, DUPLICATE_GRAMS = 7 - FIRST_TOP, 10 - FIRST_DUPLICATE
 
-PREFIXES = (16, 32, 32, 48, 48, 48)
+PREFIXES = (16, 24, 32, 40, 48, 56)
 """By how many first bytes the candidates for equal n-grams are sifted before each size; longer ones tell more."""
 ID_BYTES = 4
 
@@ -189,11 +189,10 @@ def sweep(
             hashed = 0
             for size in range(FIRST_DUPLICATE, LAST_DUPLICATE + 1):
                 prefix = PREFIXES[size - FIRST_DUPLICATE]
-                if prefix > hashed:
-                    candidates = drop_unique_prefixes(
-                        joined, group_starts, words, size, hashed, prefix, grams, candidates, table_bytes, pairs
-                    )
-                    hashed = prefix
+                candidates = drop_unique_prefixes(
+                    joined, group_starts, words, size, hashed, prefix, grams, candidates, table_bytes, pairs
+                )
+                hashed = prefix
                 result[DUPLICATE_GRAMS + size, row] = count_joined_duplicates(
                     joined,
                     group_starts,

@@ -1,5 +1,6 @@
 """What the benchmarks count: documents, agreement, and what a tool for near-duplicates missed or lost."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -7,7 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.near_duplicates import quality, true_pairs, unproven_leaders, write_input
+from benchmarks.presets import C4, FINEWEB, REPETITION, compared, fineweb_counts
 from benchmarks.rules import STAGES, agreement, families, joined_texts, our_reasons, second_to_first
+from filters.c4_rules import READINGS
+from filters.fineweb_counts import count_text as fineweb_text
+from filters.repetition_kernel import COUNTS as REPETITION_COUNTS
 
 IDS = ["a", "b", "c", "d", "e"]
 TEXTS = ["one", "two", "three", "four", "one"]
@@ -94,3 +99,38 @@ def test_all_stages_judge_the_text_that_enters() -> None:
     assert list(found) == list(STAGES)
     assert found["gopher_quality"] == ["minimum_words", None]
     assert found["c4_quality"] == ["minimum_sentences", "minimum_sentences"]
+
+
+TEXTS_OF_PRESETS = [
+    "A line here.\r\nAnother line here.\r\nA line here.\r\n",
+    "\n  indented\n  indented\nnot so\n\u2028 \x85end",
+    "• • • ◦ “quoted” €",
+    "The first line is here. [1]\nIt ends so (it does).\nIt goes on and on “so”\nFour words are here.\nFive of them.",
+    "",
+]
+
+
+def test_presets_meet_where_all_differences_are_made_or_none() -> None:
+    for text in TEXTS_OF_PRESETS:
+        assert fineweb_counts(text, []) == fineweb_text(text, "datatrove-0.10", 30)
+        assert fineweb_counts(text, FINEWEB) == fineweb_text(text, "thresher-1", 30)
+    ours, theirs = (READINGS[preset] for preset in ("thresher-1", "datatrove-0.10"))
+    fields = {field for difference in C4.values() for field in difference}
+    assert replace(theirs, **{field: getattr(ours, field) for field in fields}) == ours
+    assert {name for names in REPETITION.values() for name in names} == set(REPETITION_COUNTS)
+
+
+def test_records_on_which_presets_differ_are_counted() -> None:
+    repeated, bracketed = "one two three four five six\n" * 3, "One line of them ends (like this.)\n" * 6
+    found = compared([[*TEXTS_OF_PRESETS[:4], repeated], [bracketed, "a b c d e f g h"]])
+    assert {counts["records"] for counts in found.values()} == {7}
+    assert found["c4_quality"] == {
+        "records": 7,
+        "dropped by datatrove-0.10": 7,
+        "dropped there only": 2,
+        "by end marks and closing brackets alone": 1,
+        **dict.fromkeys([f"by {difference} alone" for difference in list(C4)[1:]], 0),
+        "by several together": 1,
+    }
+    # The first run of a text of eight different words is taken for a repetition there.
+    assert found["gopher_repetition"]["by most frequent run alone"] >= 1

@@ -11,8 +11,9 @@ import unicodedata2
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from corpus.stages import TextBatch
 from corpus.text import lines, text_buffers, words
-from corpus.text_kernel import count_characters, line_spans, word_spans
+from corpus.text_statistics import text_statistics
 from corpus.unicode_tables import (
     CODE_POINTS,
     FORMAT,
@@ -73,8 +74,7 @@ TEXTS = st.text(
 )
 
 
-def spans_to_texts(found: tuple[np.ndarray, np.ndarray, np.ndarray], data: np.ndarray) -> list[list[str]]:
-    firsts, starts, ends = found
+def spans_to_texts(firsts: np.ndarray, starts: np.ndarray, ends: np.ndarray, data: np.ndarray) -> list[list[str]]:
     assert len(starts) == len(ends) == firsts[-1]
     return [
         [data[starts[k] : ends[k]].tobytes().decode() for k in range(first, last)]
@@ -82,13 +82,17 @@ def spans_to_texts(found: tuple[np.ndarray, np.ndarray, np.ndarray], data: np.nd
     ]
 
 
+def found_in(texts: Sequence[str], rows: Sequence[bool] | None = None) -> list[tuple[int, list[str], list[str]]]:
+    """The characters, words and lines of each text, as the kernel finds them."""
+    alive = np.ones(len(texts), np.bool_) if rows is None else np.array(rows)
+    found = text_statistics(TextBatch(pa.array(texts, pa.string()), alive))
+    found_words = spans_to_texts(found.word_firsts, found.word_starts, found.word_ends, found.data)
+    found_lines = spans_to_texts(found.line_firsts, found.line_starts, found.line_ends, found.data)
+    return list(zip(found.characters.tolist(), found_words, found_lines, strict=True))
+
+
 def assert_kernels_equal_references(texts: Sequence[str]) -> None:
-    offsets, data = text_buffers(pa.array(texts, pa.string()))
-    rows = np.ones(len(texts), np.bool_)
-    classes = code_point_classes()
-    assert count_characters(offsets, data, rows).tolist() == [len(text) for text in texts]
-    assert spans_to_texts(word_spans(offsets, data, rows, classes), data) == [words(text) for text in texts]
-    assert spans_to_texts(line_spans(offsets, data, rows, classes), data) == [lines(text) for text in texts]
+    assert found_in(texts) == [(len(text), words(text), lines(text)) for text in texts]
 
 
 def test_classes_are_those_of_the_pinned_package() -> None:
@@ -190,11 +194,8 @@ def test_kernels_equal_references_on_real_data() -> None:
 
 
 def test_rows_that_are_masked_are_left_out() -> None:
-    offsets, data = text_buffers(pa.array(["one two\nthree", "four five", "six"]))
-    rows = np.array([False, True, False])
-    assert count_characters(offsets, data, rows).tolist() == [0, 9, 0]
-    assert spans_to_texts(word_spans(offsets, data, rows, code_point_classes()), data) == [[], ["four", "five"], []]
-    assert spans_to_texts(line_spans(offsets, data, rows, code_point_classes()), data) == [[], ["four five"], []]
+    found = found_in(["one two\nthree", "four five", "six"], [False, True, False])
+    assert found == [(0, [], []), (9, ["four", "five"], ["four five"]), (0, [], [])]
 
 
 def texts_of(array: pa.StringArray) -> list[str]:
