@@ -232,8 +232,8 @@ def print_report(report: Mapping[str, Any], run: Mapping[str, Any], console: Con
     for name, entry in report.get("boilerplate", {}).items():
         if entry["ngrams"]:
             console.print(
-                f"{name}: {entry['ngrams']:,} n-grams of benchmarks are in {entry['sources']} sources or more, or in the "
-                "list of boilerplate, and did not count",
+                f"{name}: {entry['ngrams']:,} n-grams of benchmarks are in {entry['sources']} sources or more, or in "
+                "the list of boilerplate, and did not count",
                 markup=False,
             )
     print_scores(report.get("scores", {}), run.get("scores", {}), console)

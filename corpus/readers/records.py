@@ -20,8 +20,8 @@ from corpus.readers.faults import DeadLetter, RecordFaultError, dead_batch
 # The code points of the Unicode property White_Space (PropList.txt); the set has not changed since Unicode 6.3.
 WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 
-# What a row takes beside its strings: numbers, hash, flags and offsets (100), and what all stages together measure on it
-# (some 60 numbers), rounded up; a dead letter takes less. So a batch stays within its bytes with its signals, too.
+# What a row takes beside its strings: numbers, hash, flags and offsets (100), and what all stages together measure on
+# it (some 60 numbers), rounded up; a dead letter takes less. So a batch stays within its bytes with its signals, too.
 ROW_BYTES = 600
 MAX_NAME_BYTES = 4096
 
