@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from corpus.sample import build_sample
 from pipelines.cli import main
+from tests.examples import COMMANDS, blocks, run_blocks
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 CONFIGS = sorted((REPOSITORY / "configs").glob("*.yaml"))
 OFFLINE = [path for path in CONFIGS if "not offline" not in path.read_text(encoding="utf-8")]
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+BLOCKS = [block for block in blocks(README) if block.language in COMMANDS]
 
 
 def test_examples_run_in_their_order(tmp_path: Path) -> None:
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    outputs = []
-    for language, text in BLOCKS:
-        command = {"bash": ["bash", "-euc"], "python": [sys.executable, "-c"]}[language]
-        done = subprocess.run(
-            [*command, text], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
-        outputs.append(done.stdout)
+    outputs = run_blocks(BLOCKS, tmp_path)
     assert len(outputs) == 4
     assert "pages.yaml: valid" in outputs[0]
     assert "every file, count and hash is as the manifest says" in outputs[0]
