@@ -5,7 +5,7 @@ STAMP := $(VENV)/installed
 # A network that does not answer is given up after a minute or two.
 APT := timeout 600 apt-get -qq -o Acquire::Retries=1 -o Acquire::http::Timeout=30 -o Acquire::https::Timeout=30
 
-.PHONY: run test test-engines test-prism java chromium lint bench clean
+.PHONY: run test test-engines test-prism java chromium lint docs bench clean
 
 run: $(STAMP)
 	$(BIN)/thresher sample sample
@@ -45,6 +45,9 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	@if $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then $(BIN)/mypy; \
 	else echo "mypy is left out: the types of the last NumPy for Python 3.10 differ"; fi
+
+docs: $(STAMP)
+	$(BIN)/python -m pipelines.reference docs/reference.md
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.run

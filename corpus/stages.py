@@ -88,6 +88,12 @@ class Stage(ABC):
                 "the stage language first"
             )
 
+    def check(self) -> None:
+        """Check packages and files that the settings name, once the stage is bound. Raises UsageError.
+
+        A stage of a finished run is built for its rules alone, and then nothing is checked: digests stand for files.
+        """
+
     def signal_columns(self) -> tuple[str, ...]:
         """Return the columns of the marks, of stages before it, that the stage reads."""
         return () if self.language_column is None else (self.language_column,)

@@ -65,6 +65,7 @@ def bind_to_fields(stage: Stage, fields: Mapping[str, Any], language_stage: str,
         before += _signals_of_priority(stage, fields)
         before += _signals_of_groups(stage, fields, language_stage)
     stage.bind(before)
+    stage.check()
 
 
 def _signals_of_priority(stage: DuplicateStage, fields: Mapping[str, Any]) -> Iterator[Stage]:

@@ -24,8 +24,20 @@ from reports.closing import SHUFFLED, summary_name
 
 Keyed = tuple[int, bytes]
 
-PARTITIONS = 64
-"""A partition holds at most 16 bytes for each of the first ``boilerplate`` sources of its n-grams that occur."""
+FEWEST_PARTITIONS = 64
+PARTITION_BYTES = 8 << 20
+"""What a partition may hold at most."""
+PAIR_BYTES = 16
+"""An n-gram and one of its sources."""
+
+
+def partitions_of(stage: ContaminationCorpus) -> int:
+    """Return the number of partitions of the n-grams of a stage that is prepared.
+
+    Of each n-gram the first ``boilerplate`` sources are kept, so the index tells how much there can be.
+    """
+    most = len(stage.index().postings) * stage.limit * PAIR_BYTES
+    return max(FEWEST_PARTITIONS, -(-most // PARTITION_BYTES))
 
 
 def found_name(stage: str) -> str:
@@ -33,12 +45,16 @@ def found_name(stage: str) -> str:
     return f"staging/found/{stage}.bin"
 
 
-def by_partition(pack: bytes) -> list[Keyed]:
+def by_partition(pack: bytes, partitions: int) -> list[Keyed]:
     """Return packed n-grams and sources as (partition, packed)."""
     ngrams, sources = unpack_arrays(pack, (np.uint64, np.uint64))
-    parts = ngrams % np.uint64(PARTITIONS)
-    chosen = [(part, parts == np.uint64(part)) for part in np.unique(parts).astype(np.int64).tolist()]
-    return [(part, pack_arrays([ngrams[own], sources[own]])) for part, own in chosen]
+    parts = (ngrams % np.uint64(partitions)).astype(np.int64)
+    order = np.argsort(parts, kind="stable")
+    numbers, begins = np.unique(parts[order], return_index=True)
+    own = np.split(order, begins[1:])
+    return [
+        (part, pack_arrays([ngrams[rows], sources[rows]])) for part, rows in zip(numbers.tolist(), own, strict=False)
+    ]
 
 
 class MergeSources(beam.CombineFn):  # type: ignore[misc]

@@ -118,8 +118,8 @@ def command_parser() -> argparse.ArgumentParser:
     plan.add_argument("--json", action="store_true", help="print as JSON")
     validate = command("validate", _validate, "Check a config.")
     add_config(validate)
-    schema = command("schema", _schema, "Print the JSON Schema of a config, report or manifest.")
-    schema.add_argument("what", nargs="?", default="config", choices=["config", "report", "manifest"])
+    schema = command("schema", _schema, "Print the JSON Schema of a config, report, manifest or file of limits.")
+    schema.add_argument("what", nargs="?", default="config", choices=["config", "report", "manifest", "limits"])
     stages = command("stages", _stages, "List all stages with their settings, defaults and sources.")
     stages.add_argument("--json", action="store_true", help="print as JSON")
     sample = command("sample", _sample, "Build the sample corpus from the installed Python packages.")
@@ -213,6 +213,10 @@ def _schema(arguments: argparse.Namespace) -> None:
         from pipelines.schemas import config_schema
 
         write_json(config_schema())
+    elif arguments.what == "limits":
+        from pipelines.schemas import limits_schema
+
+        write_json(limits_schema())
     else:
         from reports.schemas import manifest_schema, report_schema
 

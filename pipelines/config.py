@@ -73,8 +73,15 @@ class RunConfig(BaseModel):
     )
     checks: Checks | None = Field(default=None, description="What must hold before the run is published.")
 
-    def build(self) -> list[Stage]:
-        """Return the stages, not prepared yet. Raises UsageError for a field that the records do not have."""
+    def build(self, check: bool = True) -> list[Stage]:
+        """Return the stages, not prepared yet.
+
+        Args:
+            check: whether the files and packages that they name are looked at; not where only rules are of interest.
+
+        Raises:
+            UsageError: a setting does not fit the records or the other stages, or names what is not there.
+        """
         classes = known_stages()
         stages: list[Stage] = []
         for entry in self.stages:
@@ -84,6 +91,8 @@ class RunConfig(BaseModel):
             except ValueError as error:
                 raise UsageError(str(error)) from None
             stage.bind(stages)
+            if check:
+                stage.check()
             self._check_carried(stage)
             stages.append(stage)
         self._check_checks(stages)
@@ -101,7 +110,7 @@ class RunConfig(BaseModel):
                 )
         if self.checks.minimum_language_share and not any("language" in stage.curated_columns() for stage in stages):
             raise UsageError(
-                "checks.minimum_language_share: no stage finds languages; list the stage language, or take the check out"
+                "checks.minimum_language_share: no stage finds languages; list the stage language, or leave it out"
             )
 
     def _check_carried(self, stage: Stage) -> None:

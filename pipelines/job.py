@@ -67,11 +67,11 @@ class Job:
 
     def passes(self) -> tuple[Pass, ...]:
         """Return the passes, with stages that are not prepared yet."""
-        return compile_passes(self.config.build())
+        return compile_passes(self.config.build(check=False))
 
     def stage(self, name: str) -> Stage:
         """Return the stage of this name, not prepared."""
-        return next(stage for stage in self.config.build() if stage.name == name)
+        return next(stage for stage in self.config.build(check=False) if stage.name == name)
 
     def record_stage(self, name: str) -> RecordStage:
         """Return the record stage of this name, or the record part of the corpus stage, not prepared."""

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager, redirect_stderr, suppress
 from pathlib import Path
 from typing import Any
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 
 from corpus.errors import ThresherError
 from corpus.folder import Folder

@@ -11,6 +11,7 @@ from pydantic_core import to_jsonable_python
 
 from corpus.stages import known_stages
 from pipelines.config import RunConfig
+from reports.limits import Limits
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -47,6 +48,11 @@ def config_schema() -> dict[str, Any]:
         )
     root["properties"]["stages"]["items"] = {"oneOf": items}
     return {"$schema": DIALECT, **root, "title": "Thresher config", "$defs": definitions}
+
+
+def limits_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a file of limits, as ``thresher compare`` takes it."""
+    return {"$schema": DIALECT, **Limits.model_json_schema(), "title": "Thresher limits"}
 
 
 def stages_table() -> list[dict[str, Any]]:

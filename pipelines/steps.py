@@ -52,7 +52,7 @@ from corpus.verdicts import (
 from dedup.duplicates import DuplicateStage
 from filters.contamination_corpus import ContaminationCorpus
 from pipelines.best import best_keys
-from pipelines.boilerplate import by_partition, found_name
+from pipelines.boilerplate import by_partition, found_name, partitions_of
 from pipelines.coders import DocumentBatchCoder
 from pipelines.duplicates import staged_keys
 from pipelines.job import Job
@@ -158,8 +158,10 @@ class PassStep(Step):
     def setup(self) -> None:
         """Build the stages of the pass."""
         self.current: Pass = self.job.passes()[self.number - 1]
-        if self.current.feeds:
-            self.current.feeds.prepare()
+        feeds = self.current.feeds
+        # A scorer is prepared by the step that scores: without leave to call a judge there may be no key for it.
+        if feeds and not isinstance(feeds, BestStage):
+            feeds.prepare()
 
     def finished(self, batch: DocumentBatch, dead: int) -> Iterator[Keyed | pvalue.TaggedOutput]:
         """Yield the reference of a batch, and what the corpus stage takes of it."""
@@ -180,7 +182,7 @@ class PassStep(Step):
             keys, totals = best_keys(stage, self.job.planned_rows, key, records, marks, alive)
             yield pvalue.TaggedOutput(TOTALS, totals)
         elif isinstance(stage, ContaminationCorpus):
-            keys = by_partition(stage.sources(batch.file, records, marks, alive))
+            keys = by_partition(stage.sources(batch.file, records, marks, alive), partitions_of(stage))
         else:
             keys = []
         for keyed in keys:
@@ -193,7 +195,10 @@ class StageBatches(PassStep):
     def process(self, element: DocumentBatch) -> Iterator[Keyed | pvalue.TaggedOutput]:
         """Stage one batch."""
         key, records, config = element.key, element.records, self.job.config.input
-        if not is_staged(self.job.folder, key, element.last):
+        if is_staged(self.job.folder, key, element.last):
+            # An earlier attempt got this far. A judge may have answered otherwise then, and later passes read that.
+            element = replace(element, marks=read_marks(self.job.folder, 1, key))
+        else:
             write_batch(self.job.folder, element)
         yield from self.finished(element, element.dead.num_rows)
         yield pvalue.TaggedOutput(TYPES, column_types(key, records, config.declared_columns).to_bytes())
@@ -209,7 +214,10 @@ def _with_alive(marks: pa.RecordBatch, alive: npt.NDArray[np.bool_]) -> pa.Recor
 class OpenPass(PassStep):
     """(Batch key, its reference and its verdicts) -> the batch read back from staging, as a later pass begins."""
 
-    received = False
+    def setup(self) -> None:
+        """Build the stages of the pass."""
+        super().setup()
+        self.received = False
 
     def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[DocumentBatch]:
         """Read one batch back and apply the verdicts of the corpus stage to it."""

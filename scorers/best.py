@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from corpus.errors import ThresherError
+from corpus.errors import ThresherError, UsageError
 from corpus.stages import CorpusStage, CorpusVerdict, RecordStage, Rule, Signal, Stage, StageConfig, TextField
 from scorers.scoring import SCORE, SCORED, Keep, ScoreConfig, Scorer, score_rules
 
@@ -32,6 +32,9 @@ KEY_WORDS = 3
 ENTRY_BYTES = 100
 """About how many bytes a record with an id of usual length sends."""
 GROUP_BYTES = 2 << 20
+GROUP_TOTAL_BYTES = 24
+PER = "keep.per"
+"""The setting that names the groups."""
 
 
 class BestStage(CorpusStage):
@@ -75,7 +78,7 @@ class BestStage(CorpusStage):
         """Return the columns that the scorer reads, and that of the groups."""
         columns = dict(self._part.user_columns())
         if self.keep.per not in (None, "source") and self._group_signal is None:
-            columns["keep.per"] = str(self.keep.per)
+            columns[PER] = str(self.keep.per)
         return columns
 
     def signal_columns(self) -> tuple[str, ...]:
@@ -84,7 +87,9 @@ class BestStage(CorpusStage):
 
     def signals(self) -> tuple[Signal, ...]:
         """Return the scorer's signals, and where its group was cut."""
-        cutoff = Signal(CUTOFF, "float64", "The lowest score that stays in the group of a scored record; null where none does.")
+        cutoff = Signal(
+            CUTOFF, "float64", "The lowest score that stays in the group of a scored record; null where none does."
+        )
         return (*self._part.signals(), cutoff)
 
     def rules(self) -> tuple[Rule, ...]:
@@ -98,6 +103,10 @@ class BestStage(CorpusStage):
     def fingerprint(self) -> Mapping[str, str]:
         """Return the digests of the scorer's files."""
         return self._part.fingerprint()
+
+    def check(self) -> None:
+        """Check the scorer."""
+        self._part.check()
 
     def prepare(self) -> None:
         """Prepare the scorer. Raises UsageError where it cannot score."""
@@ -166,7 +175,26 @@ class BestStage(CorpusStage):
         return group_numbers(pa.array([None if value is None else str(value) for value in values], pa.string()))
 
     def limits(self, basis: bytes) -> tuple[Integers, Integers]:
-        """Return (group numbers, limits), int64[g] each, given the packed totals of the scored records per group."""
+        """Return (group numbers, limits), int64[g] each, given the packed totals of the scored records per group.
+
+        Raises UsageError where no record has the column of the groups, ThresherError where there are too many groups.
+        """
+        from corpus.selection import SIDE_INPUT_BYTES, unpack_totals
+        from corpus.selection_keys import NULL_GROUP
+
+        numbers, _, _ = unpack_totals(basis)
+        per = self.user_columns().get(PER)
+        if per is not None and len(numbers) and (numbers == NULL_GROUP).all():
+            raise UsageError(
+                f"stages.{self.name}.{PER}: {per} is no signal of a stage before {self.name}, and no scored record has "
+                "a value in such a column; name a column of the input or a signal, and give --overwrite"
+            )
+        most = SIDE_INPUT_BYTES // GROUP_TOTAL_BYTES
+        if len(numbers) > most:
+            raise ThresherError(
+                f"stages.{self.name}.{PER}: the scored records are in {len(numbers):,} groups, and at most {most:,} "
+                "are possible; name a column or signal with fewer distinct values"
+            )
         return best_limits(self.keep, basis)
 
     def _scored(self, marks: pa.RecordBatch, alive: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:

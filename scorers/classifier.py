@@ -8,6 +8,7 @@ as the FineWeb-Edu classifier (Penedo et al., 2024).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -150,7 +151,8 @@ class FastTextClassifier(ScoreStage):
         from corpus.fasttext import file_digest
 
         self._label()
-        return {"model": file_digest(self.config.model)}
+        # The suffix says what kind of model it is where the digest stands for the file.
+        return {"model": file_digest(self.config.model) + PurePath(self.config.model).suffix}
 
     def identity(self) -> Mapping[str, str]:
         """Return model and label."""

@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from corpus.stages import TextBatch, stage
-from scorers.scoring import ScoreConfig, Scorer, Scores
+from scorers.scoring import REASON, ScoreConfig, Scorer, Scores
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+    import pyarrow as pa
+
+NULL = "null"
+"""Reason of a record without a value."""
 
 
 class ColumnConfig(ScoreConfig):
@@ -53,11 +57,23 @@ class Column(Scorer):
         numbers = [np.nan if reason else float(values[row]) for row, reason in zip(rows.tolist(), reasons, strict=True)]
         return Scores(np.array(numbers, np.float64), reasons), None
 
+    def notice_counts(self, signals: Mapping[str, pa.Array]) -> dict[str, int]:
+        """Return how many records have no value in the column."""
+        import pyarrow.compute as pc
+
+        return {NULL: pc.sum(pc.equal(signals[REASON], NULL)).as_py() or 0}
+
+    def notices(self, counts: Mapping[str, int]) -> list[str]:
+        """Return that no record has a value, where that is so."""
+        if not counts["entered"] or counts[NULL] < counts["entered"]:
+            return []
+        return [f"no record has a value in {self.config.column}, the column that column names"]
+
 
 def _problem(value: Any) -> str | None:
     """Return why a value is no score, None for a number."""
     if value is None:
-        return "null"
+        return NULL
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         return "not_a_number"
     return None if isfinite(value) else "not_finite"

@@ -97,12 +97,7 @@ class ModelStage(ScoreStage):
             return self.config.input
         return "pair" if self.text_field == "both" else "text"
 
-    def bind(self, before: Sequence[Stage]) -> None:
-        """Check what can be known before anything is read. Raises UsageError, naming the setting."""
-        super().bind(before)
-        self.check_model()
-
-    def check_model(self) -> None:
+    def check(self) -> None:
         """Raise UsageError where packages are missing, or model and input cannot be what the settings say."""
         from scorers.model_files import check_packages
 

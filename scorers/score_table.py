@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -53,6 +54,62 @@ def text_keys(pairs: Pairs) -> pa.FixedSizeBinaryArray:
     return content_hashes([pc.fill_null(field, "") for field in fields])
 
 
+def _key_bytes(keys: pa.Array) -> npt.NDArray[np.bytes_]:
+    """Return keys of 16 bytes as NumPy compares them fastest."""
+    none: npt.NDArray[np.bytes_] = np.zeros(0, "S16")
+    return np.frombuffer(keys.buffers()[1], none.dtype, len(keys), 16 * keys.offset) if len(keys) else none
+
+
+@dataclass(frozen=True)
+class SortedScores:
+    """Rows of a score table, each key once.
+
+    Attributes:
+        keys: of the n rows, ascending.
+        rows: the rows in their order, in one chunk.
+    """
+
+    keys: npt.NDArray[np.bytes_]
+    rows: pa.Table
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @staticmethod
+    def of(rows: pa.Table) -> SortedScores:
+        """Return rows in order; of those with one key the first. Any would do, but it is to be the same each time."""
+        keys, places = np.unique(_key_bytes(rows.column(KEY).combine_chunks()), return_index=True)
+        return SortedScores(keys, rows.take(pa.array(places)).combine_chunks())
+
+    def places(self, keys: npt.NDArray[np.bytes_]) -> npt.NDArray[np.int64]:
+        """Return in which row each key is, -1 for a key that is in none."""
+        if not len(self):
+            return np.full(len(keys), -1)
+        places = np.minimum(np.searchsorted(self.keys, keys), len(self) - 1)
+        return np.where(self.keys[places] == keys, places, -1)
+
+
+def find_scores(runs: Sequence[SortedScores], keys: pa.FixedSizeBinaryArray) -> pa.Table:
+    """Return the row of each key, all null where there is none; the time hardly depends on the number of rows."""
+    wanted = _key_bytes(keys)
+    order = np.full(len(wanted), -1)
+    parts, taken = [runs[0].rows.slice(0, 0)], 0
+    for run in runs:
+        places = run.places(wanted)
+        found = np.flatnonzero((places >= 0) & (order < 0))
+        order[found] = np.arange(taken, taken + len(found))
+        parts.append(run.rows.take(pa.array(places[found])))
+        taken += len(found)
+    return pa.concat_tables(parts).combine_chunks().take(pa.array(order, mask=order < 0))
+
+
+def merge_runs(runs: tuple[SortedScores, ...]) -> tuple[SortedScores, ...]:
+    """Return the same rows in few runs, each more than twice as long as the next: so a row is merged a few times."""
+    while len(runs) > 1 and len(runs[-2]) <= 2 * len(runs[-1]):
+        runs = (*runs[:-2], SortedScores.of(pa.concat_tables([runs[-2].rows, runs[-1].rows])))
+    return runs
+
+
 class ScoreTable:
     """The scores of one identity.
 
@@ -68,7 +125,7 @@ class ScoreTable:
             + [(signal.name, TYPES[signal.kind]) for signal in more]
         )
         self._lock = threading.Lock()
-        self.table = self._read()
+        self._runs: tuple[SortedScores, ...] = (SortedScores.of(self._read()),)
 
     @staticmethod
     def open(folder: str | None, identity: Mapping[str, Any], more: Sequence[Signal]) -> ScoreTable:
@@ -95,7 +152,7 @@ class ScoreTable:
             return table
 
     def __len__(self) -> int:
-        return int(self.table.num_rows)
+        return sum(map(len, self._runs))
 
     def scores(self, pairs: Pairs, score: Callable[[Pairs], Scores]) -> tuple[Scores, npt.NDArray[np.bool_]]:
         """Return the scores of some records, and which of them were in the table.
@@ -124,15 +181,13 @@ class ScoreTable:
         keys = text_keys(pairs)
         distinct = pc.unique(keys)
         # Other threads may add to the table at any time.
-        found = self.table
-        known = pc.index_in(distinct, found.column(KEY).combine_chunks())
-        missing = distinct.filter(known.is_null())
+        known = self._runs
+        missing = distinct.filter(find_scores(known, distinct).column(KEY).combine_chunks().is_null())
         if len(missing):
             scored = self._scored(pairs.take(pc.index_in(missing, keys)), missing, score, at_risk)
-            found = pa.concat_tables([found, *scored])
-        places = pc.index_in(keys, found.column(KEY).combine_chunks())
+            known = (*known, SortedScores.of(pa.concat_tables([self.schema.empty_table(), *scored])))
         reused = pc.is_in(keys, missing)
-        taken = found.take(places)
+        taken = find_scores(known, keys)
         more = {name: taken.column(name).combine_chunks() for name in self.schema.names[3:]}
         values = taken.column(VALUE).combine_chunks().fill_null(np.nan).to_numpy(zero_copy_only=False)
         return Scores(values, taken.column(WHY).to_pylist(), more), ~np.asarray(reused.to_numpy(zero_copy_only=False))
@@ -174,7 +229,7 @@ class ScoreTable:
         with self.folder.writing(f"{name}.parquet") as file:
             pq.write_table(rows, file, compression="zstd", use_dictionary=False)
         with self._lock:
-            self.table = pa.concat_tables([self.table, rows]).combine_chunks()
+            self._runs = merge_runs((*self._runs, SortedScores.of(rows)))
 
     def _read(self) -> pa.Table:
         # A journal that goes in between has become a Parquet file by then, so these are listed later.
@@ -184,11 +239,7 @@ class ScoreTable:
             for name in self.folder.names()
             if name.endswith(".parquet") and "/" not in name and not name.startswith(".")
         ]
-        table = pa.concat_tables([self.schema.empty_table(), *finished, *journals]).combine_chunks()
-        # The same record may be in files of several runs; which of them does not matter, but it is to be the same one.
-        keys = table.column(KEY).combine_chunks()
-        firsts = pc.index_in(pc.unique(keys), keys)
-        return table.take(firsts).combine_chunks()
+        return pa.concat_tables([self.schema.empty_table(), *finished, *journals])
 
     def _read_file(self, name: str) -> pa.Table:
         try:

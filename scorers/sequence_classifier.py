@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import psutil  # type: ignore[import-untyped]
+import psutil
 import torch
 import transformers
 
