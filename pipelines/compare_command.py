@@ -18,6 +18,7 @@ def add(command: AddCommand) -> None:
     parser.add_argument("before", metavar="RUN_A", help="the earlier run")
     parser.add_argument("after", metavar="RUN_B", help="the later run")
     parser.add_argument("--limits", metavar="FILE", help="YAML file of limits; see thresher schema limits")
+    parser.add_argument("--html", metavar="FILE", help="write a page with the comparison")
     parser.add_argument("--json", action="store_true", help="print as JSON")
 
 
@@ -25,12 +26,15 @@ def _compare(arguments: argparse.Namespace) -> None:
     from corpus.errors import CheckFailedError
     from pipelines.execution import absolute
     from reports.compare import ComparedRun, beyond, cause, compare
+    from reports.comparison_html import comparison_html
     from reports.comparison_text import print_comparison
 
     limits = read_limits(Path(arguments.limits) if arguments.limits else None)
     runs = [ComparedRun.open(absolute(root)) for root in (arguments.before, arguments.after)]
     comparison = compare(*runs)
     sentence, found = cause(comparison, limits), beyond(comparison, limits)
+    if arguments.html:
+        Path(arguments.html).write_bytes(comparison_html(comparison, sentence, found))
     if arguments.json:
         write_json({"cause": sentence, "beyond": found, **comparison})
     else:
