@@ -29,6 +29,10 @@ REQUIREMENTS = {
         *("datatrove==0.10.1", "pyarrow==25.0.1", "orjson==3.13.0", "regex==2026.11.19", "spacy==3.8.18"),
         *("tokenizers==0.23.3", "xxhash==3.6.0"),
     ],
+    "datatrove-pipeline": [
+        *("datatrove==0.10.1", "fasteners==0.20", "fasttext-numpy2-wheel==0.9.2", "orjson==3.13.0", "pyarrow==25.0.1"),
+        *("regex==2026.11.19", "spacy==3.8.18", "tokenizers==0.23.3", "xxhash==3.6.0"),
+    ],
     # s3fs of 2023 fits one boto3 only, which pip does not find by itself.
     "dolma": ["dolma==1.2.1", "boto3==1.28.17"],
     "rensa": ["rensa==0.5.0", "pyarrow==25.0.1", "unicodedata2==18.0.0"],

@@ -269,7 +269,7 @@ def second_to_first(seconds: Mapping[str, float]) -> dict[str, dict[str, float]]
 
 def speed(texts: Sequence[str], folder: Path, repetitions: int) -> dict[str, Any]:
     """Time everything on the same texts, repetitions interleaved; returns seconds per kind of work, and reasons."""
-    text_path = folder / "rules.json"
+    text_path = folder / "rules-texts.json"
     text_path.write_text(json.dumps(list(texts)), encoding="utf-8")
     commands = {OURS: [sys.executable, "-m", "benchmarks.rules", "--ours", str(text_path)]}
     pythons, missing = environments(folder, PEERS.values())

@@ -1,74 +1,160 @@
-"""All measurements, one after the other: ``make bench``, or ``make bench SIZE=full`` for inputs up to 1 GB.
+"""All measurements, one after the other: ``make bench``, or ``make bench SIZE=full`` for inputs of 1 GB.
 
-Rules and near-duplicates are measured on the sample corpus, or on the Parquet files (columns id, text, source) below
-the folder that the environment variable CORPUS names.
+The small size takes less than twenty minutes on two quiet cores, environments of peers made before. Whole pipeline,
+rules and near-duplicates are measured on the sample corpus, or on the Parquet files (columns id, text, source) below the
+folder that the environment variable CORPUS names; contamination is measured where the labelled data lie beside the
+repository; scoring on a GPU where there is one and MODEL names the folder of a model.
 
-Figures go to the terminal and, as JSON, to ``build/bench``.
+Figures go to the terminal and, as JSON, to ``build/bench``; from these ``benchmarks.results`` writes ``RESULTS.md``,
+``SCALING.md`` and plots beside this file. A benchmark that fails does not stop those behind it.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import platform
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any, NamedTuple
+
+import psutil
 
 from benchmarks.documents import write_documents
+from benchmarks.peers import ROOT, machine
 
-FOLDER = Path("build/bench").absolute()
-SIZES = {"small": ["100", "300"], "full": ["100", "300", "1000"]}
-# Of the comparison of engines, and the two for which bounds are measured; a run of the full size takes about a minute.
-ENGINE_SIZES = {"small": "100", "full": "1000"}
-BOUND_SIZES = {"small": ["10", "100"], "full": ["100", "1000"]}
-# Of the comparison of near-duplicates, whose slowest peer takes half an hour for a gigabyte.
-REPETITIONS = {"small": "3", "full": "1"}
+FOLDER = ROOT / "build" / "bench"
+SHARED = ROOT.parent / "shared"
+SIZES = ("small", "full")
+PACKAGES = ("apache-beam", "datatrove", "duckdb", "numba", "numpy", "polars", "pyarrow")
+DOCUMENTS_MEGABYTES = 100
 
 # Exit code of a benchmark that went through and missed a target.
 MISSED = 3
 
 
-def _run(module: str, *arguments: str) -> int:
-    print(f"\n== {module} {' '.join(arguments)}", flush=True)
-    code = subprocess.run([sys.executable, "-m", module, *arguments], check=False).returncode
+class Benchmark(NamedTuple):
+    """A module of this package with its arguments; its figures go to a JSON file of its name."""
+
+    name: str
+    arguments: tuple[str, ...]
+
+
+def chosen(size: str, corpus: str | None, model: str | None) -> Iterator[Benchmark]:
+    """Yield the benchmarks of a size, those of the whole pipeline first.
+
+    Args:
+        size: ``small`` or ``full``.
+        corpus: folder of real documents; None for the sample corpus.
+        model: folder of a model for the GPU; None for none.
+    """
+    full = size == "full"
+    place = ("--folder", str(FOLDER))
+    real_text = ("--corpus", corpus) if corpus else ()
+
+    def at(small: str, large: str) -> list[str]:
+        return (large if full else small).split()
+
+    yield Benchmark("pipeline", (*place, *real_text, *at("--peer-megabytes 2", "--peer-megabytes 20")))
+    yield Benchmark(
+        "scaling",
+        (*place, *at("--sizes 30 100 --base 10 --repetitions 1", "--sizes 100 300 1000 --base 100 --repetitions 3")),
+    )
+    yield Benchmark("copying", (*place, *at("--megabytes 100", "--megabytes 1000")))
+    yield Benchmark("language", (str(FOLDER / f"documents-{DOCUMENTS_MEGABYTES}"), "--work", str(FOLDER / "language")))
+    yield Benchmark("end_to_end", (*place, "--megabytes", *at("100", "100 300 1000")))
+    yield Benchmark("rules", (*place, *real_text, *at("--documents 50 --repetitions 2", "--documents 100")))
+    yield Benchmark("near_duplicates", (*place, *real_text, "--repetitions", "1"))
+    yield Benchmark("presets", (*place, *real_text))
+    if SHARED.is_dir():
+        yield Benchmark(
+            "contamination",
+            (str(FOLDER), "--shared", str(SHARED), *at("--items 10 --repetitions 3", "--items 150")),
+        )
+    yield Benchmark("scorers", (*place, *at("--records 60 --repetitions 1", "--records 300")))
+    if model:
+        yield Benchmark("gpu", (model,))
+    yield Benchmark("selection", ("--records", *at("2000000", "10000000 100000000")))
+    yield Benchmark("engines", (*place, "--megabytes", *at("30", "1000")))
+    yield Benchmark("bounds", (*place, "--megabytes", *at("10 30", "100 1000")))
+    yield Benchmark("flink_groups", ())
+    yield Benchmark("kills", ("--kills", *at("5 --documents 300", "100")))
+    yield Benchmark("malformed_lines", ("--lines", *at("200000", "2000000")))
+
+
+def _run(benchmark: Benchmark) -> dict[str, Any]:
+    """Run a benchmark to its end; returns its exit code, the seconds, and the load before it."""
+    target = FOLDER / f"{benchmark.name}.json"
+    # What an earlier one left must not pass for what this one found.
+    target.unlink(missing_ok=True)
+    print(f"\n== {benchmark.name} {' '.join(benchmark.arguments)}", flush=True)
+    load, begun = os.getloadavg()[0], time.monotonic()
+    command = [sys.executable, "-m", f"benchmarks.{benchmark.name}", *benchmark.arguments, "--json", str(target)]
+    code = subprocess.run(command, cwd=ROOT, check=False).returncode
     if code not in (0, MISSED):
-        raise SystemExit(f"{module} failed with exit code {code}")
-    return code
+        print(f"benchmarks.{benchmark.name} failed with exit code {code}", file=sys.stderr)
+    return {"code": code, "seconds": time.monotonic() - begun, "load": load}
+
+
+def this_machine() -> dict[str, Any]:
+    """Return what the figures depend on besides the code, nothing that names the machine."""
+    processor = platform.processor()
+    information = Path("/proc/cpuinfo")
+    if information.exists():
+        lines = information.read_text(encoding="utf-8").splitlines()
+        models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+        processor = models[0] if models else processor
+    return {
+        **machine(),
+        "processor": processor,
+        "memory_bytes": psutil.virtual_memory().total,
+        "platform": f"{platform.system()} {platform.machine()}",
+    }
 
 
 def main() -> int:
-    """Run every benchmark at the size that the environment variable SIZE names; 3 where a target is missed."""
-    size = os.environ.get("SIZE", "small")
+    """Run the benchmarks at the size that SIZE names; 3 where a target is missed, 1 where a benchmark failed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", help="names of benchmarks; the figures of others stay as they are")
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent, help="for the pages and plots")
+    arguments = parser.parse_args()
+    size = os.environ.get("SIZE", SIZES[0])
     if size not in SIZES:
         raise SystemExit(f"SIZE={size}: wanted is one of {', '.join(SIZES)}")
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    print(
-        f"{platform.platform()}, Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]}"
-    )
-    write_documents(FOLDER, 100)
-    codes = []
-    codes.append(_run("benchmarks.language", str(FOLDER / "documents-100"), "--json", str(FOLDER / "language.json")))
-    codes.append(
-        _run(
-            "benchmarks.end_to_end",
-            *("--folder", str(FOLDER)),
-            *("--megabytes", *SIZES[size]),
-            *("--modes", "multi_threading", "multi_processing"),
-            *("--json", str(FOLDER / "end_to_end.json")),
-        )
-    )
-    json = ("--folder", str(FOLDER), "--json")
     corpus = os.environ.get("CORPUS")
-    real_text = ("--corpus", corpus) if corpus else ()
-    codes.append(_run("benchmarks.rules", *real_text, *json, str(FOLDER / "rules.json")))
-    repetitions = ("--repetitions", REPETITIONS[size])
-    codes.append(
-        _run("benchmarks.near_duplicates", *real_text, *repetitions, *json, str(FOLDER / "near_duplicates.json"))
-    )
-    codes.append(_run("benchmarks.engines", "--megabytes", ENGINE_SIZES[size], *json, str(FOLDER / "engines.json")))
-    codes.append(_run("benchmarks.bounds", "--megabytes", *BOUND_SIZES[size], *json, str(FOLDER / "bounds.json")))
-    codes.append(_run("benchmarks.flink_groups", "--json", str(FOLDER / "flink_groups.json")))
-    return max(codes)
+    benchmarks = list(chosen(size, str(Path(corpus).absolute()) if corpus else None, os.environ.get("MODEL")))
+    names = [benchmark.name for benchmark in benchmarks]
+    unknown = sorted(set(arguments.only or ()) - set(names))
+    if unknown:
+        raise SystemExit(f"--only {unknown[0]}: wanted are some of {', '.join(names)}")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    write_documents(FOLDER, DOCUMENTS_MEGABYTES)
+    record = FOLDER / "runs.json"
+    earlier = json.loads(record.read_text(encoding="utf-8"))["benchmarks"] if arguments.only and record.exists() else {}
+    runs: dict[str, Any] = {
+        "size": size,
+        "machine": this_machine(),
+        "versions": {name: version(name) for name in PACKAGES},
+        "benchmarks": earlier,
+    }
+    codes = []
+    for benchmark in benchmarks:
+        if not arguments.only or benchmark.name in arguments.only:
+            runs["benchmarks"][benchmark.name] = _run(benchmark)
+            codes.append(runs["benchmarks"][benchmark.name]["code"])
+            record.write_text(json.dumps(runs, indent=1) + "\n", encoding="utf-8")
+    # Imported late: a benchmark's failure to import its peers must not keep the others from running.
+    from benchmarks.results import write
+
+    write(FOLDER, arguments.output)
+    if any(code not in (0, MISSED) for code in codes):
+        return 1
+    return max(codes, default=0)
 
 
 if __name__ == "__main__":

@@ -72,28 +72,33 @@ def tokens_aside(index: ContaminationIndex, aside: npt.NDArray[np.uint32]) -> np
     away = np.zeros(count, np.bool_)
     if not len(aside):
         return away
-    distinct = ngram_numbers(index)
-    postings = np.flatnonzero(np.isin(distinct, aside))
-    counted, total = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
-    for array, numbers in ((counted, postings), (total, np.arange(len(distinct)))):
-        starts = index.postings[numbers].astype(np.int64)
-        np.add.at(array, starts, 1)
-        np.add.at(array, starts + NGRAM_TOKENS, -1)
-    inside = np.cumsum(counted)[:count]
-    away[:] = (inside > 0) & (inside == np.cumsum(total)[:count])
-    entries = np.searchsorted(index.entry_starts, index.postings[postings].astype(np.int64), side="right") - 1
+    set_aside = index.postings[np.isin(ngram_numbers(index), aside)].astype(np.int64)
+    inside = _covering(set_aside, count)
+    away[:] = (inside > 0) & (inside == _covering(index.postings, count))
+    entries = np.searchsorted(index.entry_starts, set_aside, side="right") - 1
     for entry in entries[(index.entry_flags[entries] & EXACT) != 0].tolist():
         away[index.entry_starts[entry] : index.entry_starts[entry + 1]] = True
     return away
 
 
+def _covering(starts: npt.NDArray[np.integer], count: int) -> npt.NDArray[np.int8]:
+    """Return in how many n-grams each of so many tokens lies, given where these start; each place stands once."""
+    steps = np.zeros(count + NGRAM_TOKENS, np.int8)
+    steps[starts] += 1
+    steps[starts.astype(np.int64) + NGRAM_TOKENS] -= 1
+    covering: npt.NDArray[np.int8] = np.cumsum(steps, dtype=np.int8)[:count]
+    return covering
+
+
 def ngram_numbers(index: ContaminationIndex) -> Numbers:
     """Return for each posting the number of the first posting of its n-gram, int64."""
     postings = index.postings.astype(np.int64)
-    same = np.zeros(len(postings), np.bool_)
-    if len(postings):
-        grams = np.lib.stride_tricks.sliding_window_view(index.tokens, NGRAM_TOKENS)[postings]
-        same[1:] = (grams[1:] == grams[:-1]).all(axis=1)
+    same = np.ones(len(postings), np.bool_)
+    same[:1] = False
+    # One token of all n-grams at a time: of a million items these are 36 million.
+    for token in range(NGRAM_TOKENS):
+        tokens = index.tokens[postings + token]
+        same[1:] &= tokens[1:] == tokens[:-1]
     numbers = np.where(same, 0, np.arange(len(postings)))
     return np.maximum.accumulate(numbers)
 

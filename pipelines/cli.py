@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ThresherError as error:
         if arguments.debug:
             raise
-        sys.stderr.write(f"thresher: {error}\n")
+        sys.stderr.write(f"thresher: {_printable(str(error))}\n")
         return error.exit_code
     except BrokenPipeError:
         # The reader of a pipe has seen enough; nothing more can be said on it.
@@ -55,11 +55,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.debug:
             raise
         sys.stderr.write(
-            f"thresher: unexpected {type(error).__name__}: {error}\n"
+            f"thresher: unexpected {type(error).__name__}: {_printable(str(error))}\n"
             "this should not happen: run again with --debug and report what it shows\n"
         )
         return 1
     return 0
+
+
+def _printable(message: str) -> str:
+    """Return a message that a terminal only shows: names of files and records in it are those of strangers."""
+    return "".join(
+        character if character == "\n" or character.isprintable() else character.encode("unicode_escape").decode()
+        for character in message
+    )
 
 
 def console() -> None:

@@ -7,6 +7,7 @@ every signal's distribution over all records that have it, and which contents bo
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,15 +16,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from corpus.errors import UsageError
 from corpus.folder import Folder
+from reports.curated import NONE
 from reports.drift import Floats, kolmogorov_smirnov, stability_index, total_variation
 from reports.limits import Limits
 from reports.manifest import MANIFEST_NAME, REPORT_NAME
 from reports.verify import read_json
 
 SHOWN = 50
+TABLES = ("curated/", "signals/")
+"""What is read of a run."""
 COUNTED = ("record_id", "source", "file", "position", "kept")
 """Columns of the signals table that are no signals."""
+NO_NAME = "(none)"
+"""What a mixture calls the records without a language, source or licence."""
 STAGES, FINGERPRINTS = "stages", "fingerprints"
 """Sections of a semantic config that say what stages do."""
 
@@ -40,11 +47,26 @@ class ComparedRun:
 
     @staticmethod
     def open(root: str) -> ComparedRun:
-        """Return a finished run. Raises UsageError where there is none."""
+        """Return a finished run. Raises UsageError where there is none, or its files are not there."""
         folder = Folder(root)
         manifest = read_json(folder, MANIFEST_NAME)
-        inputs = {entry["file"]: entry["digest"] for entry in manifest["inputs"]}
-        return ComparedRun(folder, read_json(folder, REPORT_NAME), manifest["config"], inputs, manifest["mixture"])
+        try:
+            inputs = {entry["file"]: entry["digest"] for entry in manifest["inputs"]}
+            listed = [entry["file"] for entry in manifest["outputs"]]
+            config, mixture = manifest["config"], manifest["mixture"]
+        except KeyError as error:
+            path = folder.path(MANIFEST_NAME)
+            raise UsageError(f"{path}: no {error} in it; damaged, or of another version of Thresher") from None
+        present = {name for table in TABLES for name in folder.names(table)}
+        for name in listed:
+            if name.startswith(TABLES) and name not in present:
+                raise UsageError(f"{folder.path(name)}: the file is missing; see thresher verify {root}")
+        return ComparedRun(folder, read_json(folder, REPORT_NAME), config, inputs, mixture)
+
+    def names_of(self, group: str) -> dict[str, int]:
+        """Return the kept records by the names of a group of the mixture, and how many have none."""
+        names, without = self.mixture.get(group, {}), self.mixture.get(NONE, {}).get(group, 0)
+        return {**names, NO_NAME: without} if without else dict(names)
 
     def names(self, table: str) -> list[str]:
         """Return the files of a table."""
@@ -55,16 +77,25 @@ class ComparedRun:
         names = self.names(table)
         if not names:
             return {}
-        with self.folder.open_arrow(names[0]) as source:
+        with self._open(names[0]) as source:
             return {field.name: str(field.type) for field in pq.read_schema(source)}
 
     def column(self, table: str, name: str) -> pa.ChunkedArray:
         """Return a column of a table."""
         chunks: list[pa.Array] = []
         for file in self.names(table):
-            with self.folder.open_arrow(file) as source:
+            with self._open(file) as source:
                 chunks.extend(pq.read_table(source, columns=[name]).column(0).chunks)
         return pa.chunked_array(chunks)
+
+    @contextmanager
+    def _open(self, file: str) -> Iterator[Any]:
+        try:
+            with self.folder.open_arrow(file) as source:
+                yield source
+        except pa.ArrowException as error:
+            path = self.folder.path(file)
+            raise UsageError(f"{path}: damaged ({error}); see thresher verify {self.folder.root}") from None
 
 
 def compare(before: ComparedRun, after: ComparedRun) -> dict[str, Any]:
@@ -73,7 +104,7 @@ def compare(before: ComparedRun, after: ComparedRun) -> dict[str, Any]:
     return {
         "before": before.folder.root,
         "after": after.folder.root,
-        "config": sorted(_differences(*({FINGERPRINTS: {}, **run.config} for run in (before, after)), "")),
+        "config": sorted(_differences({FINGERPRINTS: {}, **before.config}, {FINGERPRINTS: {}, **after.config}, "")),
         "inputs": _inputs(before.inputs, after.inputs),
         "columns": [
             {"column": name, "before": columns[0].get(name), "after": columns[1].get(name)}
@@ -85,8 +116,8 @@ def compare(before: ComparedRun, after: ComparedRun) -> dict[str, Any]:
         "rules": _rules(before.report, after.report),
         "sources": _sources(before.report, after.report),
         "mixture": {
-            group: _mixture(before.mixture.get(group, {}), after.mixture.get(group, {}))
-            for group in sorted(before.mixture.keys() | after.mixture.keys())
+            group: _mixture(before.names_of(group), after.names_of(group))
+            for group in sorted((before.mixture.keys() | after.mixture.keys()) - {NONE})
         },
         "signals": list(_signals(before, after)),
         "common": _common(before, after),

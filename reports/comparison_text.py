@@ -62,6 +62,9 @@ def _changes(title: str, names: Sequence[str], rows: Sequence[Mapping[str, Any]]
 
 
 def _signals(rows: Sequence[Mapping[str, Any]], console: Console) -> None:
+    if not rows:
+        console.print("signals: the runs have none in common")
+        return
     moved = [row for row in rows if row.get("kolmogorov_smirnov") or row["missing_share"]["change"]]
     if not moved:
         console.print("signals: every one is distributed as before")

@@ -17,6 +17,8 @@ from reports.fates import Fates, StageInfo
 from reports.tables import SIGNAL_TYPES
 
 NONE = "none"
+# Hash of the file and position of a cluster's leader: it changes with the names and shards of the input.
+CLUSTER_ID = "cluster_id"
 MIXTURE_COLUMNS = {"licence": ("license", "licence")}
 
 
@@ -115,12 +117,13 @@ def curated_table(
 def content_digest(kept: pa.RecordBatch, table: pa.Table, layout: CuratedLayout) -> int:
     """Return the digest of the rows, whatever their order: names and values of all columns count.
 
-    Texts count by their content hash. A generated ``record_id`` derives from file and position and does not count.
+    Texts count by their content hash. What derives from file and position does not count: a generated ``record_id`` and
+    the ``cluster_id``.
     """
     texts = {layout.names[name] for name in layout.text_columns}
     carried = np.zeros(table.num_rows, np.uint64)
     for name in table.schema.names:
-        if name in texts or name == "content_hash":
+        if name in texts or name in ("content_hash", CLUSTER_ID):
             continue
         hashes = column_hashes(name, table.column(name).combine_chunks())
         if name == "record_id":

@@ -42,7 +42,8 @@ def in_units(scores: npt.NDArray[np.float64]) -> Integers:
     """Return finite scores in ten-thousandths: int64, or Python integers where these are too small."""
     units = np.round(scores * UNIT)
     if (np.abs(units) < _INT64).all():
-        return units.astype(np.int64)
+        small: Integers = units.astype(np.int64)
+        return small
     return np.array([int(unit) for unit in units.tolist()], object)
 
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from corpus.folder import Folder
 from corpus.hashing import column_hashes, content_hashes, curated_digest, hex_hashes
-from reports.curated import MIXTURE_COLUMNS, NONE
+from reports.curated import CLUSTER_ID, MIXTURE_COLUMNS, NONE
 from reports.manifest import MAX_MIXTURE, OTHERS
 
 HASHED_ROWS = 4096
@@ -108,7 +108,7 @@ class _Columns:
         """Return the digest of rows that come from these places."""
         carried = np.zeros(batch.num_rows, np.uint64)
         for name in batch.schema.names:
-            if name in self.texts or name == "content_hash":
+            if name in self.texts or name in ("content_hash", CLUSTER_ID):
                 continue
             hashes = column_hashes(name, batch.column(name))
             if name == "record_id":

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
 from corpus.errors import UsageError
-from corpus.stages import Signal, Stage
+from corpus.stages import Signal
 from scorers.scoring import Pairs, ScoreConfig, Scores, ScoreStage
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from corpus.batch import USER_PREFIX, DocumentBatch
 from corpus.filesystem import open_random, scheme_of
 from corpus.inputs import InputConfig
+from corpus.parquet_footer_kernel import FITS, faulty_chunk
 from corpus.planning_types import Item
 from corpus.readers.columns import carried_columns, column_fault, plain_type, wanted_columns
 from corpus.readers.faults import DeadLetter, FileFaultError, UnreadableError, is_transient, reason
@@ -71,6 +72,7 @@ def open_parquet(path: str) -> tuple[pq.ParquetFile, pa.NativeFile]:
             pre_buffer=False,
             page_checksum_verification=True,
         )
+        _check_footer(parquet, handle, size)
         largest = max((_compressed(parquet, group) for group in range(parquet.num_row_groups)), default=0)
         if remote and largest <= _PRE_BUFFER_BYTES:
             parquet = pq.ParquetFile(
@@ -83,6 +85,24 @@ def open_parquet(path: str) -> tuple[pq.ParquetFile, pa.NativeFile]:
         detail = f"the footer is damaged ({reason(error)}); fetch or write the file again"
         raise FileFaultError("file_corrupt", detail) from error
     return parquet, handle
+
+
+def _check_footer(parquet: pq.ParquetFile, handle: pa.NativeFile, size: int) -> None:
+    """Raise ValueError where asking for the metadata of a column chunk would end the process."""
+    columns = [parquet.schema.column(index) for index in range(len(parquet.schema))]
+    handle.seek(size - 8)
+    length = int.from_bytes(handle.read(4), "little")
+    handle.seek(size - 8 - length)
+    faulty = faulty_chunk(
+        np.frombuffer(handle.read(length), np.uint8).copy(),
+        np.array([column.max_definition_level for column in columns], np.int64),
+        np.array([column.max_repetition_level for column in columns], np.int64),
+        np.array([column.physical_type == "BYTE_ARRAY" for column in columns], np.bool_),
+    )
+    handle.seek(0)
+    if faulty != FITS:
+        name = columns[faulty].path if 0 <= faulty < len(columns) else "unknown"
+        raise ValueError(f"what it says of a chunk of column {name} does not fit the schema")
 
 
 def _compressed(parquet: pq.ParquetFile, group: int) -> int:

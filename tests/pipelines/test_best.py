@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
-from collections import defaultdict
+import shutil
+from collections import Counter, defaultdict
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import xxhash
 
+from corpus.batch import chunk_key
+from pipelines.best import partition_of
+from scorers.column import Column
+from scorers.scoring import Scores
 from tests.pipelines.corpora import report, run, table, write_config
 from tests.pipelines.duplicate_runs import write_rows
 
@@ -29,6 +36,11 @@ def _rows(count: int, seed: int) -> list[dict[str, Any]]:
         group = choose.choice(["a", "b", "c", None])
         rows.append({"id": f"r{number:04d}", "text": text, "group": group, "quality": quality})
     return rows
+
+
+def _write_lines(path: Path, rows: list[dict[str, Any]]) -> list[str]:
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    return [str(path)]
 
 
 def _score(row: dict[str, Any]) -> float | None:
@@ -117,6 +129,105 @@ def test_an_unscorable_record_keeps_its_place_with_the_best(tmp_path: Path) -> N
     folder = _run(tmp_path, write_rows(tmp_path / "in", rows), stages)
     unscored = {row["id"] for row in rows if _score(row) is None}
     assert {row["record_id"] for row in table(folder, "curated")} == _best(rows, {"best": 50}) | unscored
+
+
+def test_where_a_group_is_cut_does_not_depend_on_batches(tmp_path: Path) -> None:
+    rows = _rows(300, seed=8)
+    entry = write_rows(tmp_path / "in", rows)
+    stages = [{"column": {"column": "quality", "keep": {"best": 20, "per": "group"}, "unscorable": "keep"}}]
+    tables = []
+    for size in (300, 2):
+        folder = _run(tmp_path, entry, stages, f"b{size}", batch_rows=size)
+        tables.append(sorted(table(folder, "signals"), key=lambda row: row["record_id"]))
+    assert tables[0] == tables[1]
+    scored = {row["id"] for row in rows if _score(row) is not None}
+    assert {row["record_id"] for row in tables[0] if row["column.cutoff"] is not None} == scored
+
+
+@pytest.mark.parametrize("chunks", [1, 3, 8])
+@pytest.mark.parametrize("partitions", [1, 7, 64, 1024])
+def test_batches_are_spread_over_the_partitions(chunks: int, partitions: int) -> None:
+    items = -(-3 * partitions // chunks)
+    found = [partition_of(chunk_key(item, chunk), partitions) for item in range(items) for chunk in range(chunks)]
+    counts = Counter(found)
+    assert set(counts) <= set(range(partitions))
+    # Three on average.
+    assert max(counts.values()) <= 8
+
+
+def test_a_column_that_no_record_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"id": f"r{number}", "text": f"text {number}", "quality": number} for number in range(30)]
+    parquet, lines = write_rows(tmp_path / "in", rows), _write_lines(tmp_path / "a.jsonl", rows)
+    best = {"best": 9, "per": "grup"}
+    for entry, settings, message in (
+        (parquet, {"column": "qualty"}, "stages.column.column"),
+        (parquet, {"column": "quality", "keep": best}, "stages.column.keep.per"),
+        (lines, {"column": "quality", "keep": best}, "stages.column.keep.per: grup is no signal of a stage before"),
+    ):
+        capsys.readouterr()
+        config = write_config(tmp_path / "c.yaml", entry, tmp_path / "run", [{"column": settings}])
+        assert run(config, "--overwrite") == 2
+        assert message in capsys.readouterr().err
+    for keep in ("off", {"best": 9}):
+        folder = _run(tmp_path, lines, [{"column": {"column": "qualty", "keep": keep}}], "run", "--overwrite")
+        warnings = json.loads((folder / "run.json").read_text())["warnings"]
+        assert "column: no record has a value in qualty, the column that column names" in warnings
+
+
+def test_a_run_fails_for_an_unscorable_record_that_enters_the_scorer_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"id": f"r{number}", "text": f"text {number}", "quality": number} for number in range(20)]
+    rows[7] |= {"text": "x", "quality": None}
+    entry = write_rows(tmp_path / "in", rows)
+    scorer = {"column": {"column": "quality", "unscorable": "fail", "keep": {"best": 5}}}
+    folder = _run(tmp_path, entry, [{"length": {"minimum_characters": 3}}, scorer])
+    assert {row["record_id"] for row in table(folder, "curated")} == {f"r{number}" for number in range(15, 20)}
+    config = write_config(tmp_path / "c.yaml", entry, tmp_path / "other", [scorer], id_column="id")
+    assert run(config) == 1
+    assert "column: the record r7 has no score (null), and unscorable is fail" in capsys.readouterr().err
+
+
+def test_nothing_to_choose_from(tmp_path: Path) -> None:
+    stages: list[Any] = [
+        {"length": {"minimum_characters": 5}},
+        {"column": {"column": "quality", "keep": {"best_fraction": 0.5, "per": "group"}}},
+        {"column": {"name": "second", "column": "quality", "keep": {"best": 3}, "unscorable": "keep"}},
+    ]
+    row = {"id": "a", "text": "long enough", "quality": 1.0, "group": "x"}
+    for name, rows in (
+        ("empty", []),
+        ("left", [{**row, "text": "ab"}]),
+        ("dead", [{**row, "text": None}]),
+        ("unscored", [{**row, "quality": None}, {**row, "quality": True, "id": "b"}]),
+    ):
+        folder = _run(tmp_path, _write_lines(tmp_path / f"{name}.jsonl", rows), stages, f"run-{name}")
+        assert report(folder)["records"] == {
+            "read": len(rows), "kept": 0, "dropped": len(rows) * (name != "dead"), "dead": int(name == "dead"),
+        }  # fmt: skip
+        assert table(folder, "curated") == []
+
+
+def test_a_batch_that_an_earlier_attempt_staged_counts_as_staged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A judge may answer otherwise the second time; the marks that are there decide."""
+    choose = random.Random(10)
+
+    def judge(self: Column, batch: Any, chosen: np.ndarray) -> tuple[Scores, None]:
+        return Scores(np.array([choose.random() for _ in chosen]), [None] * len(chosen)), None
+
+    monkeypatch.setattr(Column, "find", judge)
+    rows = [{"id": f"r{number:03d}", "text": f"text {number}", "quality": 1} for number in range(200)]
+    stages = [{"column": {"column": "quality", "keep": {"best": 50}}}]
+    folder = _run(tmp_path, write_rows(tmp_path / "in", rows), stages, batch_rows=20)
+    (folder / "manifest.json").unlink()
+    shutil.rmtree(folder / "staging/done")
+    for name in folder.glob("staging/records/*-last.arrow"):
+        name.unlink()
+    assert run(tmp_path / "run.yaml") == 0
+    scores = sorted(((row["column.score"], row["record_id"]) for row in table(folder, "signals")), reverse=True)
+    assert {row["record_id"] for row in table(folder, "curated")} == {record for _, record in scores[:50]}
 
 
 def test_the_same_bytes_for_other_workers_and_stages_behind(tmp_path: Path) -> None:

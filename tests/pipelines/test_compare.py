@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from corpus.folder import Folder
 from pipelines.cli import main
-from tests.pipelines.corpora import documents, run, write_config
+from reports.compare import ComparedRun, cause, compare
+from reports.limits import Limits
+from tests.pipelines.corpora import ENGLISH, documents, run, write_config
 
 STAGES: list[Any] = [{"language": {"keep": ["en"]}}, {"gopher_quality": {"minimum_words": 20}}, "exact_duplicates"]
 
@@ -124,3 +130,125 @@ def test_checks_before_a_run_is_published(
     code, message = checked(against=str(runs["again"]), minimum_source_share={"web": 0.01})
     assert code == 0, message
     assert (folder / "manifest.json").read_bytes() == (runs["first"] / "manifest.json").read_bytes()
+
+
+def test_an_earlier_run_that_is_none_is_found_before_the_run(
+    runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, folder = runs["first"].parent / "first.yaml", tmp_path / "run"
+    for against, message in (
+        (tmp_path / "none", "is it the folder of a finished run?"),
+        (folder, "is the output itself"),
+    ):
+        options = ["--output", str(folder), "--set", f"checks.against={against}"]
+        assert run(config, *options) == 2
+        assert not folder.exists()
+        error = capsys.readouterr().err
+        assert "checks.against: " in error
+        assert message in error
+    before = (runs["again"] / "manifest.json").read_bytes()
+    options = ["--output", str(runs["again"]), "--overwrite", "--set", f"checks.against={runs['again']}"]
+    assert run(config, *options) == 2
+    assert (runs["again"] / "manifest.json").read_bytes() == before
+
+
+def test_a_share_is_one_of_all_that_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Records without a language or source count as kept."""
+    texts = [" ".join(ENGLISH), *(f"{number} 123 456" for number in range(3))]
+    rows = [{"text": text, "source": "web" if number < 2 else None} for number, text in enumerate(texts)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    files = [str(tmp_path / "a.parquet")]
+    config = write_config(tmp_path / "c.yaml", files, tmp_path / "run", ["language"], source_column="source")
+    low = "checks={minimum_language_share: {en: 0.25}, minimum_source_share: {web: 0.5}}"
+    high = "checks={minimum_language_share: {en: 0.3}, minimum_source_share: {web: 0.6}}"
+    assert run(config, "--set", high) == 1
+    error = capsys.readouterr().err
+    assert "the language en is 25.00 % of what is kept" in error
+    assert "the source web is 50.00 % of what is kept" in error
+    assert run(config, "--set", low) == 0
+    config = write_config(tmp_path / "c.yaml", files, tmp_path / "other", [])
+    assert main(["validate", str(config), "--set", low]) == 2
+    assert "checks.minimum_language_share: no stage finds languages" in capsys.readouterr().err
+
+
+def _compared(folder: Path, config: Mapping[str, Any], mixture: Mapping[str, Mapping[str, int]]) -> ComparedRun:
+    records = {"read": 2, "kept": 2, "dropped": 0, "dead": 0}
+    return ComparedRun(Folder(str(folder)), {"records": records, "stages": [], "by_source": {}}, config, {}, mixture)
+
+
+def test_records_without_a_name_are_part_of_a_mixture(tmp_path: Path) -> None:
+    before = _compared(tmp_path, {"stages": []}, {"languages": {"en": 999_999}, "none": {"languages": 1}})
+    after = _compared(tmp_path, {"stages": []}, {"languages": {"en": 600_000}, "none": {"licences": 5}})
+    found = compare(before, after)["mixture"]
+    assert {group: entry["total_variation"] for group, entry in found.items()} == {"languages": pytest.approx(1e-6)}
+    half = _compared(tmp_path, {"stages": []}, {"languages": {"en": 500}, "none": {"languages": 500}})
+    found = compare(before, half)["mixture"]["languages"]
+    assert found["total_variation"] == pytest.approx(0.5, abs=1e-5)
+    assert {row["name"]: row["after"] for row in found["names"]} == {"en": 0.5, "(none)": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "drifting"),
+    [
+        ({}, {}, True),
+        ({}, {"fingerprints": {"language": {"model": "aa"}}}, False),
+        ({"fingerprints": {"language": {"model": "aa"}}}, {"fingerprints": {"language": {"model": "bb"}}}, False),
+        ({"fingerprints": {"pii": {"table": "aa"}}}, {"fingerprints": {"pii": {"table": "bb"}}}, True),
+        ({"batch_rows": 5}, {"batch_rows": 6}, True),
+    ],
+)
+def test_a_stage_with_another_model_is_a_changed_one(
+    tmp_path: Path, before: dict[str, Any], after: dict[str, Any], drifting: bool
+) -> None:
+    configs = ({"stages": [{"language": {"name": "language"}}], **more} for more in (before, after))
+    comparison = compare(*(_compared(tmp_path, config, {}) for config in configs))
+    comparison["signals"] = [{"signal": "language.score", "stability_index": 1.0}]
+    assert ("first language.score" in cause(comparison, Limits())) == drifting
+
+
+@pytest.mark.parametrize(
+    ("file", "data", "message"),
+    [
+        ("manifest.json", b"{}", "manifest.json: no 'inputs' in it"),
+        ("manifest.json", b'{"a', "manifest.json: damaged"),
+        ("report.json", None, "no report.json"),
+        ("signals/part-00000-of-00001.parquet", None, "signals/part-00000-of-00001.parquet: the file is missing"),
+        ("signals/part-00000-of-00001.parquet", b"PAR1", "signals/part-00000-of-00001.parquet: damaged"),
+        ("curated/part-00000-of-00001.parquet", b"PAR1", "curated/part-00000-of-00001.parquet: damaged"),
+    ],
+)
+def test_a_damaged_run(
+    runs: dict[str, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    file: str,
+    data: bytes | None,
+    message: str,
+) -> None:
+    damaged = tmp_path / "run"
+    shutil.copytree(runs["first"], damaged)
+    (damaged / file).unlink()
+    if data is not None:
+        (damaged / file).write_bytes(data)
+    assert main(["compare", str(runs["first"]), str(damaged)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_schema_of_limits(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema", "limits"]) == 0
+    schema = json.loads(capsys.readouterr().out)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    valid = jsonschema.Draft202012Validator(schema).is_valid
+    assert valid({"kept_share": 0.1, "mixture": "off", "columns": False})
+    assert not valid({"kept_share": 2})
+    assert not valid({"kept_shar": 0.1})
+
+
+def test_the_page_of_a_comparison(runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "compare.html"
+    assert main(["compare", str(runs["first"]), str(runs["short"]), "--html", str(page)]) == 3
+    text = page.read_text(encoding="utf-8")
+    for part in ("default-src 'none'", "Beyond the limits", "gopher_quality.words", "minimum_words", "stability index"):
+        assert part in text
+    assert "<script" not in text
+    assert "http://" not in text.replace("http-equiv", "")

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from corpus.packing import pack_arrays, unpack_arrays
+from filters.contamination import ContaminationConfig
+from filters.contamination_corpus import ContaminationCorpus
+from pipelines.boilerplate import by_partition, partitions_of
+from pipelines.cli import main
 from tests.pipelines.corpora import report, run, table, write_config
 from tests.pipelines.duplicate_runs import write_rows
 
@@ -127,6 +134,62 @@ def test_each_field_of_a_pair_is_cut_by_itself(tmp_path: Path) -> None:
     assert kept["r099"]["prompt"] == " 99"
     fields = {(row["record_id"], row["field"]) for row in table(folder, "evidence") if row["related"] == "quiz/rare"}
     assert fields == {("r050", "response"), ("r051", "response"), ("r099", "prompt")}
+
+
+def test_two_such_stages_in_one_run(tmp_path: Path) -> None:
+    """Each counts for itself; the report in HTML has one with boilerplate beside one without."""
+    rows = _rows()
+    suite = _suite(tmp_path)
+    stages = [
+        {"contamination": {"suites": [suite], "boilerplate": SOURCES, "action": "cut", "minimum_left": "off"}},
+        {"contamination": {"name": "second", "suites": [suite], "boilerplate": 2}},
+        {"contamination": {"name": "third", "suites": [suite], "boilerplate": "off"}},
+    ]
+    entry = write_rows(tmp_path / "in", rows)
+    config = write_config(
+        tmp_path / "c.yaml", entry, tmp_path / "run", stages, id_column="id", source_column="source", batch_rows=37
+    )
+    assert run(config) == 0
+    folder = tmp_path / "run"
+    found = report(folder)
+    assert found["contamination"]["contamination"]["quiz"]["ids"] == ["rare", "short"]
+    assert found["contamination"]["second"]["quiz"]["ids"] == []
+    assert found["contamination"]["third"]["quiz"]["ids"] == ["common"]
+    assert {name: entry["sources"] for name, entry in found["boilerplate"].items()} == {
+        "contamination": SOURCES, "second": 2,
+    }  # fmt: skip
+    assert {row["record_id"] for row in table(folder, "ledger")} == _holding(COMMON, rows)
+    assert {row["stage"] for row in table(folder, "ledger")} == {"third"}
+    assert "in at least 12 sources" in (folder / "report.html").read_text(encoding="utf-8")
+    assert main(["clean", str(folder)]) == 0
+    assert not (folder / "staging").exists()
+
+
+@pytest.mark.parametrize("partitions", [64, 65, 1000])
+def test_ngrams_are_sent_whole_to_their_partition(partitions: int) -> None:
+    choose = np.random.default_rng(1)
+    ngrams, sources = (choose.integers(0, 500, 3000).astype(np.uint64) for _ in range(2))
+    found = by_partition(pack_arrays([ngrams, sources]), partitions)
+    assert len({part for part, _ in found}) == len(found)
+    pairs = []
+    for part, data in found:
+        own, of_them = unpack_arrays(data, (np.uint64, np.uint64))
+        assert set((own % np.uint64(partitions)).tolist()) == {part}
+        pairs += zip(own.tolist(), of_them.tolist(), strict=True)
+    assert sorted(pairs) == sorted(zip(ngrams.tolist(), sources.tolist(), strict=True))
+    assert by_partition(pack_arrays([ngrams[:0], sources[:0]]), partitions) == []
+
+
+def test_partitions_follow_from_the_index(tmp_path: Path) -> None:
+    """With 16 bytes for each of the first sources of each n-gram, none is above 8 MiB."""
+    for sources, partitions in ((2, 64), (1000, 64)):
+        config = ContaminationConfig.model_validate({"suites": [_suite(tmp_path)], "boilerplate": sources})
+        stage = ContaminationCorpus(config, "contamination", "text")
+        stage.prepare()
+        assert partitions_of(stage) == partitions
+        index = dataclasses.replace(stage.index(), postings=np.zeros(1 << 20, np.uint32))
+        stage.index = lambda index=index: index  # type: ignore[method-assign]
+        assert partitions_of(stage) == max(64, sources * 16 * (1 << 20) // (8 << 20))
 
 
 def test_the_same_bytes_for_other_workers(tmp_path: Path) -> None:

@@ -31,6 +31,17 @@ def test_steps_say_what_they_take(tmp_path: Path, mode: str, capsys: pytest.Capt
     assert "start, engine, shuffles, waiting" in capsys.readouterr().out
 
 
+def test_a_second_run_in_one_process_begins_at_nothing(tmp_path: Path) -> None:
+    files = write_corpus(tmp_path / "in", 60)
+    config = write_config(tmp_path / "c.yaml", files, tmp_path / "run", STAGES)
+    counts = []
+    for _ in range(2):
+        assert run(config, "--profile", "--overwrite") == 0
+        steps = json.loads((tmp_path / "run/run.json").read_text())["profile"]["steps"]
+        counts.append({row["step"]: row["elements"] for row in steps})
+    assert counts[0] == counts[1]
+
+
 def test_a_run_is_not_measured_unless_asked(tmp_path: Path) -> None:
     files = write_corpus(tmp_path / "in", 60)
     assert run(write_config(tmp_path / "c.yaml", files, tmp_path / "run", STAGES)) == 0

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +19,9 @@ from pipelines.cli import main
 from pipelines.config import load_config
 from pipelines.select import reusable
 from tests.pipelines.corpora import run, table, write_config, write_corpus
+from tests.scorers.judge_server import judge_process
+
+REPOSITORY = Path(__file__).resolve().parents[2]
 
 STAGES: list[Any] = [
     {"language": {"keep": ["en", "de"], "minimum_score": 0.4}},
@@ -125,3 +134,42 @@ def test_refusals(finished: tuple[Path, Path], tmp_path: Path, capsys: pytest.Ca
         assert _select(run_folder, tmp_path / "new", *options) == 2
         assert message in capsys.readouterr().err
     assert _select(folder, folder) == 2
+
+
+def test_the_best_by_a_judge_without_leave_to_call_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All scores are in the table: no step may ask for a key then."""
+    with judge_process("--key", "secret") as server:
+        judge = {
+            "base_url": server.base_url, "model": "m", "score_table": str(tmp_path / "scores"), "keep": {"best": 5},
+            "key_variable": "JUDGE_KEY",
+        }  # fmt: skip
+        rows = [{"id": str(number), "prompt": "Why?", "response": "because " * (number + 1)} for number in range(30)]
+        (tmp_path / "in.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        config = write_config(
+            tmp_path / "c.yaml", [str(tmp_path / "in.jsonl")], tmp_path / "run", [{"judge": judge}], id_column="id",
+            prompt_column="prompt", response_column="response", batch_rows=10,
+        )  # fmt: skip
+        monkeypatch.setenv("JUDGE_KEY", "secret")
+        assert run(config) == 0
+        change = ["--set", "judge.keep={best: 7}"]
+        assert run(config, "--output", str(tmp_path / "fresh"), *change) == 0
+    monkeypatch.delenv("JUDGE_KEY")
+    assert _select(tmp_path / "run", tmp_path / "selected", *change) == 0
+    assert (tmp_path / "selected/manifest.json").read_bytes() == (tmp_path / "fresh/manifest.json").read_bytes()
+
+
+def test_a_selection_that_was_killed_goes_on(finished: tuple[Path, Path], tmp_path: Path) -> None:
+    folder, change = finished[1], ["--set", "gopher_quality.minimum_words=40", "--set", "column.keep={best: 90}"]
+    assert _select(folder, tmp_path / "whole", *change) == 0
+    killed = tmp_path / "killed"
+    for place, count in (("records", 1), ("marks-3", 2)):
+        shutil.rmtree(killed, ignore_errors=True)
+        command = [sys.executable, "-m", "pipelines.cli", "select", str(folder), "--output", str(killed), *change]
+        process = subprocess.Popen(command, cwd=REPOSITORY, stderr=subprocess.DEVNULL, start_new_session=True)
+        while process.poll() is None and len(list((killed / "staging" / place).glob("*.arrow"))) < count:
+            time.sleep(0.005)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        assert not (killed / "manifest.json").exists()
+        assert _select(folder, killed, *change) == 0
+        assert (killed / "manifest.json").read_bytes() == (tmp_path / "whole/manifest.json").read_bytes()

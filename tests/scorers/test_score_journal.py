@@ -153,7 +153,8 @@ def test_a_torn_last_line_is_no_result_and_another_is_an_error(tmp_path: Path) -
         journal.write_bytes(line + line[:end])
         found = open_table(str(tmp_path))
         assert len(found) == 1, end
-        assert found.table.column("score").to_pylist() == [4.5]
+        scores, _ = found.scores(pairs("a"), lambda missing: pytest.fail(f"{len(missing)} scored again"))
+        assert scores.values.tolist() == [4.5]
     for broken in (b"{}\n", b"[1]\n", line.replace(b":4.5", b':"x"'), line.replace(key.encode(), b"00"), b"nonsense\n"):
         journal.write_bytes(broken + line)
         with pytest.raises(ThresherError, match=r"journal-0123.jsonl: no file of a score table .*; remove it"):
