@@ -23,7 +23,7 @@ from unittest import mock
 import apache_beam as beam
 from apache_beam import pvalue
 
-from benchmarks.documents import write_documents
+from benchmarks.documents import FILE_BYTES, write_documents
 from corpus.batch import DocumentBatch, encode
 from corpus.stages import known_stages
 from pipelines import execution
@@ -190,6 +190,9 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, nargs="+", default=[100, 1000])
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     arguments = parser.parse_args()
+    if arguments.megabytes[-1] * 1_000_000 <= FILE_BYTES:
+        # Keys of batches are told from those of partitions by the items in them: one item has keys like the latter.
+        parser.error(f"--megabytes: the last must be more than one file of {FILE_BYTES / 1e6:.0f} MB")
     folder = arguments.folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     seen = watch()

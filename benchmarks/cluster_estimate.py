@@ -1,7 +1,7 @@
 """What a run over 10 TB on 1,000 cores would take, from measured unit costs: ``benchmarks/SCALING.md``.
 
-Nothing here was run at that size. Costs per byte come from ``benchmarks.scaling`` (one worker, the difference between its
-largest and its smallest corpus), groups of keys from ``benchmarks.bounds``, which runs with the partitions of 10 TB.
+Nothing here was run at that size. Costs per byte come from ``benchmarks.scaling`` (one worker, the difference between
+its largest and its smallest corpus), groups of keys from ``benchmarks.bounds``, with the partitions of 10 TB.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ def estimate(scaling: Mapping[str, Any] | None, bounds: Mapping[str, Any] | None
     lines = [
         "# An estimate for 10 TB on 1,000 cores",
         "",
-        "Written by `python -m benchmarks.results` from the figures of `benchmarks.scaling` and `benchmarks.bounds`. It is "
-        "arithmetic: no run of this size was made. Costs per byte are taken to stay what they are between the smallest and "
-        "the largest corpus that was measured, on the machine that `RESULTS.md` names.",
+        "Written by `python -m benchmarks.results` from the figures of `benchmarks.scaling` and `benchmarks.bounds`. "
+        "It is arithmetic: no run of this size was made. Costs per byte are taken to stay what they are between the "
+        "smallest and the largest corpus that was measured, on the machine that `RESULTS.md` names.",
         "",
         f"D = {CORPUS_BYTES / 1e12:.0f} TB of text, W = {CORES:,} cores with one worker each.",
         "",
@@ -122,14 +122,14 @@ def _of_scaling(costs: UnitCosts) -> Lines:
         ],
     )
     rounds = (
-        f"That is more than `max_forest_edges` ({forest:,}), so clusters are resolved by rounds, a job each; what these take "
-        "was not measured and is not in the sum."
+        f"That is more than `max_forest_edges` ({forest:,}), so clusters are resolved by rounds, a job each; what "
+        "these take was not measured and is not in the sum."
         if clustered > forest
         else f"That is within `max_forest_edges` ({forest:,}): one job."
     )
     memory = (
-        "Memory of a worker is m and what the engine holds of a group (below); a worker keeps one batch and one item, which "
-        "do not grow with D. m includes the driver, which on a cluster runs elsewhere."
+        "Memory of a worker is m and what the engine holds of a group (below); a worker keeps one batch and one item, "
+        "which do not grow with D. m includes the driver, which on a cluster runs elsewhere."
     )
     return [*measured, "", *derived, "", rounds, "", memory]
 
@@ -140,9 +140,9 @@ def _of_bounds(bounds: Mapping[str, Any]) -> Lines:
         if scaled["bytes"] == CORPUS_BYTES:
             name, (size, values) = largest_group(scaled)
             lines += [
-                f"The largest group of one key is that of {name}: {size:,} bytes in {values:,} values. It is the bytes of "
-                f"all keys of {scaled['rows']:,} records, divided by the partitions that are planned for them. On Flink the "
-                f"most heap of one group is {scaled['heap'] / 2**20:.0f} MiB.",
+                f"The largest group of one key is that of {name}: {size:,} bytes in {values:,} values. It is the bytes "
+                f"of all keys of {scaled['rows']:,} records, divided by the partitions that are planned for them. On "
+                f"Flink the most heap of one group is {scaled['heap'] / 2**20:.0f} MiB.",
                 "",
                 *table(
                     ["step", "bytes of its largest group", "values"],

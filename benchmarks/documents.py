@@ -52,7 +52,7 @@ def write_documents(folder: Path, megabytes: int, seed: int = 0) -> int:
     documents = _documents(sample, seed)
     total = number = 0
     while total < megabytes * 1_000_000:
-        rows = []
+        rows: list[dict[str, str]] = []
         size = 0
         while size < FILE_BYTES and total + size < megabytes * 1_000_000:
             text = next(documents)

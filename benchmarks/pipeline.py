@@ -49,7 +49,7 @@ stages:
   - contamination: {{suites: ["{suite}"], action: drop}}
   - near_duplicates: {{threshold: 0.8}}
 """
-PEER = "datatrove-pipeline"
+PEER = "datatrove"
 MEGABYTES_PER_SECOND = 8.0
 TIMES = 80.0
 START_SECONDS = 3.0

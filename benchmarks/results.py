@@ -153,7 +153,11 @@ TARGETS = (
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """Return the figures of each benchmark that has a JSON file in a folder, by name. Raises SystemExit for a bad one."""
+    """Return the figures of each benchmark that has a JSON file in a folder, by name.
+
+    Raises:
+        SystemExit: a file is no JSON; the message names it.
+    """
     found = {}
     for name in (RUNS, *(section.file for section in SECTIONS)):
         path = folder / f"{name}.json"
@@ -201,8 +205,8 @@ def machine_lines(found: Mapping[str, Any]) -> Lines:
     runs = found[RUNS]
     on = runs["machine"]
     lines = [
-        f"{on['processor']}, {on['cores']} cores, {on['memory_bytes'] / 2**30:.0f} GiB of memory, {on['platform']}, Python "
-        f"{on['python']}; size `{runs['size']}`.",
+        f"{on['processor']}, {on['cores']} cores, {on['memory_bytes'] / 2**30:.0f} GiB of memory, {on['platform']}, "
+        f"Python {on['python']}; size `{runs['size']}`.",
         "",
         "Versions: "
         + ", ".join(f"{name} {number}" for name, number in runs["versions"].items())
@@ -234,8 +238,8 @@ def page(found: Mapping[str, Any], sections: Lines, plots: Iterable[str]) -> str
     lines = [
         "# Results",
         "",
-        "Written by `python -m benchmarks.results` from the JSON files of `make bench`. Each benchmark's own module says "
-        "what it compares and how it is timed; on one core where not said otherwise, repetitions interleaved, medians.",
+        "Written by `python -m benchmarks.results` from the JSON files of `make bench`. Each benchmark's module says "
+        "what it compares and how it is timed; repetitions are interleaved, figures are medians.",
         "",
         "## Machine",
         "",

@@ -97,7 +97,8 @@ def malformed_lines(figures: Figures) -> Lines:
     """Reading of malformed lines."""
     return [
         f"{figures['malformed']:,} malformed lines among {figures['good']:,} good ones: "
-        f"{'every line is accounted for' if figures['whole'] else 'LINES ARE LOST'}. Speed to that of good lines alone: "
+        f"{'every line is accounted for' if figures['whole'] else 'LINES ARE LOST'}. "
+        "Speed to that of good lines alone: "
         + ", ".join(f"{ratio:.2f} ({name.replace('_', ' ')})" for name, ratio in figures["ratios"].items())
         + "."
     ]

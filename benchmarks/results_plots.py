@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.rules import ALL as ALL_RULES
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-INCHES = (6.4, 3.6)
+INCHES = (3.2, 2.6)
+"""Width and height of one diagram."""
 AXES = {
     "sources": "number of sources",
     "rules": "stages with rules",
@@ -35,14 +39,14 @@ def draw(folder: Path, found: Mapping[str, Any]) -> list[str]:
 
 
 @contextmanager
-def _figure(path: Path, columns: int = 1) -> Iterator[list[Axes]]:
+def _figure(path: Path, columns: int, rows: int = 1) -> Iterator[list[Axes]]:
     import matplotlib
     from matplotlib.figure import Figure
 
     # Text stays text; identifiers come from a fixed salt, and no date is written.
     with matplotlib.rc_context({"svg.hashsalt": "thresher", "svg.fonttype": "none", "font.size": 9}):
-        figure = Figure(figsize=(INCHES[0] * max(1, columns / 2), INCHES[1]), layout="constrained")
-        yield list(figure.subplots(1, columns, squeeze=False)[0])
+        figure = Figure(figsize=(INCHES[0] * columns, INCHES[1] * rows), layout="constrained")
+        yield list(figure.subplots(rows, columns, squeeze=False).flat)
         figure.savefig(path, format="svg", metadata={"Date": None})
 
 
@@ -61,13 +65,15 @@ def _sizes(path: Path, figures: Mapping[str, Any]) -> None:
 
 
 def _axes(path: Path, figures: Mapping[str, Any]) -> None:
-    """Draw the seconds of the processor by what was changed alone."""
-    with _figure(path, len(figures["axes"])) as parts:
-        for axes, (name, rows) in zip(parts, figures["axes"].items(), strict=True):
+    """Draw processor time and memory of the worker by what was changed alone."""
+    values = {"processor s": ("processor_seconds", 1), "memory, GB": ("memory_bytes", 1e9)}
+    with _figure(path, len(figures["axes"]), len(values)) as parts:
+        pairs = itertools.product(values.items(), figures["axes"].items())
+        for axes, ((title, (key, unit)), (name, rows)) in zip(parts, pairs, strict=True):
             # The names of stages are too long for a tick: their number says it.
             labels = [str(count) for count in range(len(rows))] if name == "rules" else [row["case"] for row in rows]
-            axes.bar(labels, [row["processor_seconds"] for row in rows])
-            axes.set(xlabel=AXES[name], ylabel="processor s")
+            axes.bar(labels, [row[key] / unit for row in rows])
+            axes.set(xlabel=AXES[name], ylabel=title)
 
 
 def _rates(found: Mapping[str, Any]) -> dict[str, dict[str, float]]:
@@ -84,8 +90,8 @@ def _rates(found: Mapping[str, Any]) -> dict[str, dict[str, float]]:
         rates["near-duplicates"] = {name: tool["megabytes_per_second"] for name, tool in tools.items()}
     if "rules" in found:
         fast = found["rules"]["speed"]
-        names = {name: fast["megabytes_per_second"][name] for name in fast["times"]}
-        rates["rules"] = {"thresher": fast["megabytes_per_second"][max(fast["seconds"], key=len)], **names}
+        peers = {name: fast["megabytes_per_second"][name] for name in fast["times"]}
+        rates["rules"] = {"thresher": fast["megabytes_per_second"][ALL_RULES], **peers}
     if "language" in found:
         contenders = found["language"]["speed"]["contenders"]
         rates["language"] = {name: row["megabytes_per_second"] for name, row in contenders.items()}
@@ -93,9 +99,11 @@ def _rates(found: Mapping[str, Any]) -> dict[str, dict[str, float]]:
 
 
 def _peers(path: Path, rates: Mapping[str, Mapping[str, float]]) -> None:
-    """Draw MB/s on one core of each tool, on a logarithmic scale."""
+    """Draw MB/s on one core of each tool."""
     with _figure(path, len(rates)) as parts:
         for axes, (title, tools) in zip(parts, rates.items(), strict=True):
-            axes.barh([*tools], [*tools.values()])
+            bars = axes.barh([*tools], [*tools.values()])
+            axes.bar_label(bars, fmt="%.3g", padding=2)
             axes.invert_yaxis()
-            axes.set(title=title, xlabel="MB/s, one core", xscale="log")
+            axes.margins(x=0.25)
+            axes.set(title=title, xlabel="MB/s, one core")

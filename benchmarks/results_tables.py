@@ -107,8 +107,8 @@ def scaling(figures: Figures) -> Lines:
     return [
         *lines,
         "",
-        f"Two workers to one: {ratios}. A byte of the largest corpus takes {growth:.2f} of one of the smallest. A run over "
-        f"one document takes {figures['kept_waiting']['seconds']:.2f} s, a finished run again "
+        f"Two workers to one: {ratios}. A byte of the largest corpus takes {growth:.2f} of one of the smallest. A run "
+        f"over one document takes {figures['kept_waiting']['seconds']:.2f} s, a finished run again "
         f"{figures['again_seconds']:.2f} s.",
     ]
 
@@ -238,8 +238,8 @@ def near_duplicates(figures: Figures) -> Lines:
         ),
         "",
         f"Signatures of 128 values from text: {signatures['megabytes_per_second']:.1f} MB/s; "
-        f"{signatures['same']} of {signatures['checked']} are those of datasketch. {figures['unproven']} removed records "
-        "name a leader that is gone or not similar.",
+        f"{signatures['same']} of {signatures['checked']} are those of datasketch. {figures['unproven']} removed "
+        "records name a leader that is gone or not similar.",
         *(f"\n{name} could not be installed: {reason}" for name, reason in figures["missing"].items()),
     ]
 

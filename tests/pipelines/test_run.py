@@ -15,7 +15,7 @@ import pytest
 
 import pipelines
 from pipelines.cli import main
-from tests.pipelines.corpora import STAGES, report, run, table, write_config, write_corpus
+from tests.pipelines.corpora import STAGES, report, run, table, write_config, write_corpus, write_manifest
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +156,7 @@ def _rewrite(folder: Path, path: Path, changed: pa.Table) -> None:
     for entry in manifest["outputs"]:
         if entry["file"] == path.relative_to(folder).as_posix():
             entry.update(rows=changed.num_rows, bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    write_manifest(folder, manifest)
 
 
 def test_verify_hashes_the_texts_again(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -524,7 +524,7 @@ def test_verify_finds_a_manifest_that_disagrees_with_itself(
     for key in path[:-1]:
         inner = inner[key]
     inner[path[-1]] = value
-    (copy / "manifest.json").write_text(json.dumps(manifest))
+    write_manifest(copy, manifest)
     assert main(["verify", str(copy)]) == 3
     assert finding in capsys.readouterr().err
 
@@ -548,7 +548,7 @@ def test_mistakes_end_in_one_message(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert main([command, str(tmp_path / "file")]) == 2
         assert "is it the folder of a finished run?" in capsys.readouterr().err
     (tmp_path / "odd").mkdir()
-    (tmp_path / "odd/manifest.json").write_text("{}")
+    write_manifest(tmp_path / "odd", {})
     assert main(["verify", str(tmp_path / "odd")]) == 1
     assert "this should not happen" in capsys.readouterr().err
 

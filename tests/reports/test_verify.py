@@ -17,13 +17,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpus.canonical import canonical_hash
 from pipelines.cli import main
 from reports import verify_records
-from reports.manifest import to_json
 from reports.verify import verify
 from reports.verify_records import find_places
-from tests.pipelines.corpora import report, run, write_config, write_corpus
+from tests.pipelines.corpora import report, run, write_config, write_corpus, write_manifest
 
 USER_STAGE = """
 def judge(record):
@@ -69,14 +67,13 @@ def copy(finished: Path, tmp_path: Path) -> Path:
 def sign(folder: Path) -> None:
     """Make the manifest one of the files as they are, as somebody would who wants to hide what they did."""
     manifest = json.loads((folder / "manifest.json").read_bytes())
-    del manifest["manifest_hash"]
     for entry in manifest["outputs"]:
         path = folder / entry["file"]
         data = path.read_bytes()
         entry |= {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
         if path.suffix == ".parquet":
             entry["rows"] = pq.ParquetFile(path).metadata.num_rows
-    (folder / "manifest.json").write_bytes(to_json({**manifest, "manifest_hash": canonical_hash(manifest)}))
+    write_manifest(folder, manifest)
 
 
 def rewrite(folder: Path, table: str, change: Callable[[list[dict[str, Any]]], object]) -> None:
@@ -265,7 +262,7 @@ def test_a_run_of_many_parts_is_checked_part_by_part(
             name = f"{table}/part-{number:05d}-of-{count:05d}.parquet"
             pq.write_table(whole.take(pa.array(rows, pa.int64())), copy / name)
             manifest["outputs"].append({"file": name})
-    (copy / "manifest.json").write_bytes(to_json(manifest | {"manifest_hash": ""}))
+    write_manifest(copy, manifest)
     sign(copy)
     monkeypatch.setattr(verify_records, "MAX_GROUPS", 7)
     assert verify(str(copy)) == []

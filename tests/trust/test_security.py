@@ -12,7 +12,7 @@ import pytest
 
 from pipelines.cli import main
 from reports.visible import is_hidden
-from tests.pipelines.corpora import run, write_config
+from tests.pipelines.corpora import run, write_config, write_manifest
 
 REPOSITORY = Path(__file__).parent.parent.parent
 PACKAGES = ("corpus", "filters", "dedup", "scorers", "reports", "pipelines")
@@ -122,15 +122,10 @@ def test_a_manifest_that_names_other_files_reads_and_removes_nothing_there(
     (tmp_path / "victim").write_text("precious")
     config = write_config(tmp_path / "c.yaml", [f"{tmp_path}/a.jsonl"], tmp_path / "run", [])
     assert run(config) == 0
-    path = tmp_path / "run/manifest.json"
-    manifest = json.loads(path.read_bytes())
+    manifest = json.loads((tmp_path / "run/manifest.json").read_bytes())
     entry = {"file": "../victim", "rows": 0, "bytes": 8, "sha256": "0" * 64}
-    from corpus.canonical import canonical_hash
-    from reports.manifest import to_json
-
-    del manifest["manifest_hash"]
     manifest["outputs"].append(entry)
-    path.write_bytes(to_json({**manifest, "manifest_hash": canonical_hash(manifest)}))
+    write_manifest(tmp_path / "run", manifest)
     capsys.readouterr()
     assert main(["verify", str(tmp_path / "run")]) == 3
     assert "../victim is missing" in capsys.readouterr().err
