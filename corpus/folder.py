@@ -63,23 +63,24 @@ class Folder:
                 self._upload(file.name, name)
             return
         target = Path(self.path(name))
-        target.parent.mkdir(parents=True, exist_ok=True)
         # Threads and containers that share a folder may write the same file at the same time.
         temporary = target.with_name(f"{TEMPORARY}{secrets.token_hex(8)}-{target.name}")
         try:
+            target.parent.mkdir(parents=True, exist_ok=True)
             with temporary.open("wb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(target)
-        except OSError as error:
-            temporary.unlink(missing_ok=True)
+        except BaseException as error:
+            # Where that fails too, the half file goes when the run is resumed.
+            with suppress(OSError):
+                temporary.unlink()
+            if not isinstance(error, OSError):
+                raise
             raise ThresherError(
                 f"{target}: cannot be written ({error.strerror or error}); make room or rights"
             ) from error
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
 
     def _upload(self, local: str, name: str) -> None:
         path = self.path(name)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from corpus.errors import ThresherError
 from corpus.folder import Folder
 
 
@@ -46,6 +47,21 @@ def test_a_failed_write_leaves_the_old_file(folder: Folder) -> None:
         write_half()
     assert folder.names() == ["x.bin"]
     assert folder.read_bytes("x.bin") == b"whole"
+
+
+def test_a_folder_that_is_lost_while_a_file_is_written_is_one_error(tmp_path: Path) -> None:
+    """The half file cannot be removed either, which must not hide why."""
+    folder = Folder(str(tmp_path))
+
+    def write() -> None:
+        with folder.writing("a/x.bin") as file:
+            file.write(b"half")
+            (tmp_path / "a").rename(tmp_path / "b")
+            (tmp_path / "a").write_bytes(b"")
+
+    for _ in range(2):
+        with pytest.raises(ThresherError, match=r"a/x\.bin: cannot be written \(.+\); make room or rights"):
+            write()
 
 
 def test_a_missing_file_is_file_not_found(folder: Folder) -> None:
