@@ -8,9 +8,12 @@ are, because Persian, Indic scripts and emoji are written with them.
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import unicodedata2
-from markupsafe import Markup, escape
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 _SHOWN = frozenset("\t\n\u200c\u200d")
 _HIDDEN_CATEGORIES = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
@@ -30,6 +33,9 @@ def is_hidden(character: str) -> bool:
 
 def visible(text: str) -> Markup:
     """Return a text as HTML: escaped, with ``U+202E`` and the like in the place of each character that is hidden."""
+    # Comes with what draws pages; the terminal, which needs ``is_hidden`` only, does without.
+    from markupsafe import Markup, escape
+
     text = text.replace("\r\n", "\n")
     hidden = {character for character in set(text) if is_hidden(character)}
     if not hidden:

@@ -31,6 +31,7 @@ def stage(model: Path | str, field: str = "text", **settings: Any) -> ScoreStage
     assert issubclass(kind, ScoreStage)
     made = kind(config, "quality", field)  # type: ignore[arg-type]
     made.bind([])
+    made.check()
     return made
 
 

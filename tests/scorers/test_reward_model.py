@@ -62,6 +62,7 @@ def stage(folder: Path | str, field: str = "both", **settings: Any) -> RewardMod
     config = RewardModelConfig(model=str(folder), **{"score_table": "off", "device": "cpu"} | settings)
     made = RewardModel(config, "reward_model", field)  # type: ignore[arg-type]
     made.bind([])
+    made.check()
     return made
 
 
