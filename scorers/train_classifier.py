@@ -17,7 +17,9 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +39,6 @@ QUANTISED = ".ftz"
 QUANTISED_FEATURES = 20_000
 """Words and n-grams that a quantised model keeps, those with the largest vectors."""
 LEAST_EXAMPLES = 10
-FRESH_BYTES = 33 << 20
-"""A single thread of fastText fills a tenth of its first matrix and takes the rest as the memory comes. Above 32 MiB
-(``M_MMAP_THRESHOLD`` of glibc) that is fresh from the system, all zeros; below, there are numbers that others left."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Recipe:
     Attributes:
         epochs, learning_rate: of the training.
         dimensions: of a vector.
-        buckets: vectors that n-grams share; more where a smaller matrix could not be repeated, see ``FRESH_BYTES``.
+        buckets: vectors that n-grams share.
         held_out: share of the groups that is not trained on.
     """
 
@@ -168,25 +167,33 @@ def train(examples: Sequence[Example], model: Path, recipe: Recipe) -> Training:
     with tempfile.TemporaryDirectory(prefix="thresher-") as folder:
         lines = Path(folder) / "examples.txt"
         lines.write_text("".join(map(_line, trained)), encoding="utf-8", errors="replace")
+        model.parent.mkdir(parents=True, exist_ok=True)
+        # A single thread of fastText fills a tenth of its first matrix and takes the rest as the memory comes: fresh
+        # from the system in a new process, all zeros, and what others left there in an old one.
         try:
-            made = fasttext.train_supervised(
-                str(lines),
-                epoch=recipe.epochs,
-                lr=recipe.learning_rate,
-                dim=recipe.dimensions,
-                bucket=max(recipe.buckets, FRESH_BYTES // (4 * recipe.dimensions)),
-                wordNgrams=2,
-                thread=1,
-                seed=0,
-                verbose=0,
-            )
+            with ProcessPoolExecutor(1, get_context("spawn")) as process:
+                process.submit(_fit, str(lines), str(model), recipe).result()
         except RuntimeError as error:
             raise ThresherError(f"the training failed ({error}); take a smaller learning rate") from error
-        if model.suffix == QUANTISED:
-            made.quantize(str(lines), cutoff=QUANTISED_FEATURES, qnorm=True)
-    model.parent.mkdir(parents=True, exist_ok=True)
-    made.save_model(str(model))
     return Training(counts, Counter(example.label for example in held_out), areas(model, held_out))
+
+
+def _fit(lines: str, model: str, recipe: Recipe) -> None:
+    """Train a model on a file of fastText's form, and write it."""
+    made = fasttext.train_supervised(
+        lines,
+        epoch=recipe.epochs,
+        lr=recipe.learning_rate,
+        dim=recipe.dimensions,
+        bucket=recipe.buckets,
+        wordNgrams=2,
+        thread=1,
+        seed=0,
+        verbose=0,
+    )
+    if model.endswith(QUANTISED):
+        made.quantize(lines, cutoff=QUANTISED_FEATURES, qnorm=True)
+    made.save_model(model)
 
 
 def _line(example: Example) -> str:

@@ -15,7 +15,7 @@ from tests.examples import COMMANDS, blocks, run_blocks
 REPOSITORY = Path(__file__).resolve().parent.parent
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 CONFIGS = sorted((REPOSITORY / "configs").glob("*.yaml"))
-OFFLINE = [path for path in CONFIGS if "not offline" not in path.read_text(encoding="utf-8")]
+OFFLINE = [path for path in CONFIGS if "not offline" not in path.read_text(encoding="utf-8").lower()]
 BLOCKS = [block for block in blocks(README) if block.language in COMMANDS]
 
 
