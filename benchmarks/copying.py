@@ -17,7 +17,6 @@ the copy must leave the same number of records.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import sys
@@ -27,7 +26,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers import machine
+from benchmarks.peers import concluded, machine
 from benchmarks.processes import measured, one_core, thresher_run
 from benchmarks.variants import GROUP_ROWS, Variant, written
 
@@ -171,11 +170,7 @@ def main() -> int:
                 f"{size / row['seconds'] / 1e6:8.1f} MB/s{row['memory_bytes'] / 1e9:7.2f} GB{row['records']:9,} records"
             )
     print(f"of ours {figures['start_up']['seconds']:.2f} s is start-up")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    misses = missed(figures)
-    print("\n".join(misses) or "targets met")
-    return 3 if misses else 0
+    return concluded(figures, missed(figures), arguments.json)
 
 
 if __name__ == "__main__":

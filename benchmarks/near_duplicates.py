@@ -29,7 +29,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers import ROOT, bind_to_one_core, contenders, environments, machine, sample_documents
+from benchmarks.peers import ROOT, bind_to_one_core, concluded, contenders, environments, machine, sample_documents
 from benchmarks.peers_near_duplicates import PERMUTATIONS, THRESHOLD, processor_seconds
 
 OURS = "thresher"
@@ -376,11 +376,7 @@ def main() -> int:
     for name, answer in last.items():
         figures["tools"][name]["quality"] = quality(ids, texts, pairs, answer["removed"])
     report(figures)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    misses = missed(figures)
-    print("\n".join(misses) or "targets met")
-    return 3 if misses else 0
+    return concluded(figures, missed(figures), arguments.json)
 
 
 if __name__ == "__main__":

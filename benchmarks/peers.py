@@ -146,6 +146,14 @@ def machine() -> dict[str, Any]:
     return {"cores": os.cpu_count(), "load": os.getloadavg()[0], "python": sys.version.split()[0]}
 
 
+def concluded(figures: Mapping[str, Any], misses: Sequence[str], file: Path | None) -> int:
+    """Write a benchmark's figures where a file is given, print what misses its target, and return the exit code."""
+    if file:
+        file.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    print("\n".join(misses) or "targets met")
+    return 3 if misses else 0
+
+
 def sample_documents(folder: Path) -> Path:
     """Return the folder of the sample corpus's documents; make the corpus below a folder when missing."""
     if not (folder / "sample").is_dir():

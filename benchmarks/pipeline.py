@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.near_duplicates import GROUP_ROWS, write_input
-from benchmarks.peers import Contender, contenders, environments, machine, sample_documents
+from benchmarks.peers import Contender, concluded, contenders, environments, machine, sample_documents
 from benchmarks.processes import measured, one_core, thresher_run
 
 STAGES = (
@@ -263,11 +263,7 @@ def main() -> int:
             "kept_by_datatrove": len(theirs),
         }
     report(figures)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    misses = missed(figures)
-    print("\n".join(misses) or "targets met")
-    return 3 if misses else 0
+    return concluded(figures, missed(figures), arguments.json)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers import bind_to_one_core, contenders, environments, machine, sample_documents
+from benchmarks.peers import bind_to_one_core, concluded, contenders, environments, machine, sample_documents
 
 OURS = "thresher"
 PRESET = "datatrove-0.10"
@@ -384,11 +384,7 @@ def main() -> int:
     more = read_documents(corpus, arguments.agreement)
     figures["agreement"][OUR_WORDS] = agreement(our_reasons(more), reasons_with_our_words(more))
     report(figures)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    misses = missed(figures)
-    print("\n".join(misses) or "targets met")
-    return 3 if misses else 0
+    return concluded(figures, missed(figures), arguments.json)
 
 
 if __name__ == "__main__":

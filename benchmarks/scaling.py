@@ -23,7 +23,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers import machine, sample_documents
+from benchmarks.peers import concluded, machine, sample_documents
 from benchmarks.processes import measured, thresher_run
 from benchmarks.variants import Variant, written
 
@@ -186,11 +186,7 @@ def main() -> int:
     figures["again_seconds"] = bench.again()
     figures["summary"] = summary(figures["sizes"])
     print(f"again: {figures['again_seconds']:.2f} s; {figures['summary']}")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    misses = missed(figures)
-    print("\n".join(misses) or "targets met")
-    return 3 if misses else 0
+    return concluded(figures, missed(figures), arguments.json)
 
 
 if __name__ == "__main__":

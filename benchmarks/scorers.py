@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.peers import bind_to_one_core, machine, sample_documents
+from benchmarks.peers import bind_to_one_core, concluded, machine, sample_documents
 
 OURS, BARE, PIPELINE, BATCHES = "ours", "bare loop", "pipeline", "pipeline, batches of 32"
 TARGETS = {BARE: 0.95, PIPELINE: 2.0}
@@ -184,11 +184,7 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     figures = {"machine": machine(), **measure(folder, arguments.records, arguments.repetitions)}
     report(figures)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    misses = missed(figures)
-    print("\n".join(misses) or "targets met")
-    return 3 if misses else 0
+    return concluded(figures, missed(figures), arguments.json)
 
 
 if __name__ == "__main__":

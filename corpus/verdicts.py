@@ -29,6 +29,9 @@ from corpus.stages import (
 Mask = npt.NDArray[np.bool_]
 Bits = npt.NDArray[np.int64]
 
+SIGNAL_TYPES = {"int64": pa.int64(), "float64": pa.float64(), "string": pa.string()}
+"""Arrow types of the kinds of signals that tables hold."""
+
 ALIVE = "alive"
 UNJUDGED = 1 << 62
 """Bit of the failures of a record that a stage could not judge: it becomes a dead letter."""

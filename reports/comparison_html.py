@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from corpus.errors import UsageError
-from reports.html import can_draw
+from reports.html import can_draw, templates
 
 ROWS = 40
 MISSING = "the page of a comparison needs Jinja2: pip install 'thresher[report]'"
@@ -22,18 +22,10 @@ def comparison_html(comparison: Mapping[str, Any], sentence: str, beyond: Sequen
     """
     if not can_draw():
         raise UsageError(MISSING)
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
     from reports.html_views import number
     from reports.visible import name_text
 
-    environment = Environment(
-        loader=PackageLoader("reports", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates()
     environment.filters |= {"name": name_text, "percent": _percent, "points": _points, "value": number}
     tables = [
         ("Rules", "the share that each rule drops of the records that enter its stage", ("stage", "rule"), "rules"),

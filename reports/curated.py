@@ -12,9 +12,9 @@ from corpus.column_types import ColumnTypes
 from corpus.columns import output_columns, output_names, output_schema
 from corpus.hashing import column_hashes, curated_digest, hex_hashes
 from corpus.inputs import InputConfig
+from corpus.verdicts import SIGNAL_TYPES
 from reports.counts import Counts, add
 from reports.fates import Fates, StageInfo
-from reports.tables import SIGNAL_TYPES
 
 NONE = "none"
 # Hash of the file and position of a cluster's leader: it changes with the names and shards of the input.

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from corpus.folder import Folder
 from corpus.inputs import InputConfig
 from corpus.planning_types import InputPlan
 from reports.fates import StageInfo
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 HTML_NAME = "report.html"
 MISSING = "report.html needs Jinja2 and Matplotlib: pip install 'thresher[report]', then thresher report RUN --html"
@@ -22,6 +25,19 @@ MISSING = "report.html needs Jinja2 and Matplotlib: pip install 'thresher[report
 def can_draw() -> bool:
     """Say whether what the page is made with is installed."""
     return all(find_spec(name) is not None for name in ("jinja2", "matplotlib"))
+
+
+def templates() -> Environment:
+    """Return the environment of the pages' templates: all text is escaped, and a missing value is an error."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=PackageLoader("reports", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
 
 
 def html_report(
@@ -44,8 +60,6 @@ def html_report(
         config: the input section.
         plan: the plan of the input; None where staging was removed.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
     from reports.html_examples import rule_examples
     from reports.html_plots import duplicate_views, score_views
     from reports.html_signals import signal_findings
@@ -62,13 +76,7 @@ def html_report(
     from reports.visible import name_text, visible
 
     findings = signal_findings(folder, outputs, report, infos)
-    environment = Environment(
-        loader=PackageLoader("reports", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates()
     environment.filters |= {"name": name_text, "visible": visible, "short": short_count, "value": number}
     environment.globals |= {"share": share}
     page = environment.get_template("report.html.j2").render(

@@ -14,7 +14,7 @@ from corpus.batch import DEAD_SCHEMA
 from corpus.hashing import hex_hashes
 from corpus.readers.faults import RAW_BYTES
 from corpus.stages import Rule
-from corpus.verdicts import thresholds
+from corpus.verdicts import SIGNAL_TYPES, thresholds
 from reports.counts import Counts
 from reports.fates import Fates, StageInfo, first_rules
 
@@ -64,8 +64,6 @@ CLUSTERS_SCHEMA = pa.schema(
 )
 
 STAGE_ERROR = "stage_error"
-
-SIGNAL_TYPES = {"int64": pa.int64(), "float64": pa.float64(), "string": pa.string()}
 
 LATER = "later_dropped_by"
 

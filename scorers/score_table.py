@@ -28,13 +28,13 @@ from corpus.filesystem import locate
 from corpus.folder import Folder
 from corpus.hashing import content_hash, content_hashes
 from corpus.stages import Signal
+from corpus.verdicts import SIGNAL_TYPES
 from scorers.score_journal import ScoreJournal, is_journal, read_journal
 from scorers.scoring import Pairs, Scores, identity_digest
 
 KEY, VALUE, WHY = "key", "score", "reason"
 Part = tuple[npt.NDArray[np.int64], Scores]
 """Results for some of the records that are scored: their places, and what was found."""
-TYPES = {"int64": pa.int64(), "float64": pa.float64(), "string": pa.string()}
 
 
 _shared_lock = threading.Lock()
@@ -122,7 +122,7 @@ class ScoreTable:
         self.folder = folder
         self.schema = pa.schema(
             [(KEY, pa.binary(16)), (VALUE, pa.float64()), (WHY, pa.string())]
-            + [(signal.name, TYPES[signal.kind]) for signal in more]
+            + [(signal.name, SIGNAL_TYPES[signal.kind]) for signal in more]
         )
         self._lock = threading.Lock()
         self._runs: tuple[SortedScores, ...] = (SortedScores.of(self._read()),)
