@@ -40,6 +40,20 @@ def _sigmoid(activation: float, sigmoids: Floats) -> np.float32:
     return sigmoids[np.int64((activation + SIGMOID_LIMIT) * SIGMOID_STEPS / SIGMOID_LIMIT / 2)]  # type: ignore[no-any-return]
 
 
+@inlined
+def _exponentials(mean: Floats, output: Floats, exponentials: Floats) -> np.float32:
+    """Write exp(activation - largest activation) of each label; returns their sum, in the order of the labels."""
+    largest = np.float32(-np.inf)
+    for label in range(len(output)):
+        exponentials[label] = _dot(mean, output, label)
+        largest = max(largest, exponentials[label])
+    total = np.float32(0)
+    for label in range(len(output)):
+        exponentials[label] = np.float32(math.exp(exponentials[label] - largest))
+        total += exponentials[label]
+    return total  # type: ignore[no-any-return]
+
+
 _TEXTS = "void(Array(float32, 2, 'C', True), Array(boolean, 1, 'C', True), Array(float32, 2, 'C', True), "
 
 
@@ -108,14 +122,7 @@ def best_by_softmax(means: Floats, known: Flags, output: Floats, best_labels: In
     for text in range(len(means)):
         if not known[text]:
             continue
-        largest = np.float32(-np.inf)
-        for label in range(labels):
-            exponentials[label] = _dot(means[text], output, label)
-            largest = max(largest, exponentials[label])
-        total = np.float32(0)
-        for label in range(labels):
-            exponentials[label] = np.float32(math.exp(exponentials[label] - largest))
-            total += exponentials[label]
+        total = _exponentials(means[text], output, exponentials)
         best, best_logarithm = -1, np.float32(-np.inf)
         for label in range(labels):
             if exponentials[label] > 0.99:  # the best is exp(0) = 1
@@ -171,20 +178,12 @@ def score_by_tree(
 @kernel(_TEXTS + "int64, float64[::1])")
 def score_by_softmax(means: Floats, known: Flags, output: Floats, label: int, scores: Doubles) -> None:
     """Find the score of one label in each text by softmax (``best_by_softmax``); arguments as for ``score_by_tree``."""
-    labels = len(output)
-    activations = np.empty(labels, np.float32)
+    exponentials = np.empty(len(output), np.float32)
     for text in range(len(means)):
         if not known[text]:
             continue
-        largest = np.float32(-np.inf)
-        for other in range(labels):
-            activations[other] = _dot(means[text], output, other)
-            largest = max(largest, activations[other])
-        total = np.float32(0)
-        for other in range(labels):
-            activations[other] = np.float32(math.exp(activations[other] - largest))
-            total += activations[other]
-        logarithm = np.float32(math.log(np.float64(activations[label] / total) + _OFFSET))
+        total = _exponentials(means[text], output, exponentials)
+        logarithm = np.float32(math.log(np.float64(exponentials[label] / total) + _OFFSET))
         scores[text] = math.exp(np.float64(logarithm))
 
 

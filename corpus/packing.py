@@ -28,15 +28,3 @@ def unpack_arrays(data: bytes | memoryview, dtypes: Sequence[npt.DTypeLike]) -> 
         arrays.append(np.frombuffer(data, dtype, count, start))
         start += length
     return arrays
-
-
-def pack_strings(values: Sequence[bytes]) -> tuple[Array, Array]:
-    """Return (int32 lengths, uint8 bytes) of byte strings."""
-    return np.fromiter(map(len, values), np.int32, len(values)), np.frombuffer(b"".join(values), np.uint8)
-
-
-def unpack_strings(lengths: Array, data: Array) -> list[bytes]:
-    """Return the byte strings that ``pack_strings`` packed."""
-    ends = np.cumsum(lengths, dtype=np.int64).tolist()
-    blob = data.tobytes()
-    return [blob[start:end] for start, end in zip([0, *ends], ends, strict=False)]
