@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -155,7 +156,9 @@ def concluded(figures: Mapping[str, Any], misses: Sequence[str], file: Path | No
 
 
 def sample_documents(folder: Path) -> Path:
-    """Return the folder of the sample corpus's documents; make the corpus below a folder when missing."""
-    if not (folder / "sample").is_dir():
-        build_sample(folder / "sample")
-    return folder / "sample" / "documents"
+    """Return the folder of the sample corpus's documents; make the corpus below a folder when it is not there whole."""
+    sample = folder / "sample"
+    if not (sample / "suite").is_dir():
+        shutil.rmtree(sample, ignore_errors=True)
+        build_sample(sample)
+    return sample / "documents"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -12,6 +12,24 @@ MIB = 1 << 20
 
 ColumnKind = Literal["string", "int64", "float64", "bool", "json"]
 """The types that ``input.columns`` can give a column; ``json`` is JSON text."""
+
+
+class ErrorLimits(BaseModel):
+    """How many dead letters a run may have, as ``input.max_errors`` says it at length."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+    count: int | None = Field(default=None, ge=0, description="Dead letters, and failed files where per is all.")
+    share: float | None = Field(default=None, ge=0, le=1, description="Dead letters of the records read.")
+    per: Literal["all", "source"] = Field(
+        default="all", description="Whether the limits are for all records together, or for those of each source."
+    )
+
+    @model_validator(mode="after")
+    def _some_limit(self) -> ErrorLimits:
+        if self.count is None and self.share is None:
+            raise ValueError("give count, share, or both")
+        return self
 
 
 class InputConfig(BaseModel):
@@ -37,8 +55,10 @@ class InputConfig(BaseModel):
         description="Other columns to carry (default all): a list of names, or names with types (string, int64, "
         "float64, bool, json); a value of another type makes its record a dead letter.",
     )
-    max_errors: int | None = Field(
-        default=None, ge=0, description="Dead letters and failed files beyond which the run fails; default no limit."
+    max_errors: Annotated[int, Field(ge=0)] | ErrorLimits | None = Field(
+        default=None,
+        description="Dead letters and failed files beyond which the run fails: a number, or count, share and per "
+        "(all, source); default no limit.",
     )
     max_record_bytes: int = Field(
         default=12 * MIB,

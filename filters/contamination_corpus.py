@@ -128,7 +128,7 @@ class ContaminationCorpus(CorpusStage):
         more = listed_ngrams(index, self.config.boilerplate_file) if self.config.boilerplate_file else aside[:0]
         every = np.union1d(aside, more).astype(np.uint32)
         return every.tobytes(), {
-            "set_aside": {
+            "boilerplate": {
                 "ngrams": len(every),
                 "by_list": len(np.setdiff1d(more, aside)),
                 "sources": self.limit,

@@ -19,10 +19,9 @@ from filters.contamination_boilerplate import merge_sources, set_aside
 from filters.contamination_corpus import ContaminationCorpus
 from pipelines.combining import Sum
 from pipelines.duplicates import Context
+from pipelines.found import Announce, Keyed, Size, found_name
 from pipelines.profile import ProfiledDoFn
 from reports.closing import SHUFFLED, summary_name
-
-Keyed = tuple[int, bytes]
 
 FEWEST_PARTITIONS = 64
 PARTITION_BYTES = 8 << 20
@@ -38,11 +37,6 @@ def partitions_of(stage: ContaminationCorpus) -> int:
     """
     most = len(stage.index().postings) * stage.limit * PAIR_BYTES
     return max(FEWEST_PARTITIONS, -(-most // PARTITION_BYTES))
-
-
-def found_name(stage: str) -> str:
-    """Return the name of the file with what the steps of a stage found out about the corpus."""
-    return f"staging/found/{stage}.bin"
 
 
 def by_partition(pack: bytes, partitions: int) -> list[Keyed]:
@@ -133,22 +127,6 @@ class WriteFound(ProfiledDoFn):
         text = json.dumps({SHUFFLED: shuffled, **summary}, sort_keys=True)
         self.job.folder.write_bytes(summary_name(self.name), text.encode())
         yield len(data)
-
-
-class Announce(beam.DoFn):  # type: ignore[misc]
-    """(Batch key, its reference) -> (batch key, nothing), once the files are written."""
-
-    def process(self, element: Keyed, found: int) -> Iterator[Keyed]:
-        """Tell one batch."""
-        yield element[0], b""
-
-
-class Size(beam.DoFn):  # type: ignore[misc]
-    """(Partition, packed) -> the bytes that it shuffles."""
-
-    def process(self, element: Keyed) -> Iterator[int]:
-        """Measure one."""
-        yield len(element[1])
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from dedup.duplicates import DuplicateStage
 from pipelines.config import RunConfig, dump_yaml, given_config, semantic_config
 from pipelines.html_report import add_html
 from pipelines.passes import compile_passes
-from pipelines.publishing import check_books, check_earlier_run
+from pipelines.publishing import check_books, check_earlier_run, check_finished
 from pipelines.run_folder import (
     PROFILE_FOLDER,
     begin,
@@ -160,14 +160,15 @@ def execute(
     plan = plan or plan_input(config.input, needed_columns(stages))
     check_apart(root, plan)
     semantic = semantic_of(config, stages, plan)
+    check_earlier_run(config, root)
     if overwrite:
         check_is_run(folder)
     elif inspect(folder, config, semantic, plan) == "finished":
+        check_finished(config, folder)
         console.print(f"{config.output}: finished before with this config and input", markup=False)
         if clean:
             remove_staging(folder)
         return load_run(root)
-    check_earlier_run(config, root)
     _prepare(stages, console, source)
     with locked(folder):
         if overwrite:

@@ -7,12 +7,16 @@ from typing import Any
 
 from corpus.errors import ThresherError, UsageError
 from corpus.filesystem import locate
+from corpus.folder import Folder
+from corpus.inputs import ErrorLimits
 from corpus.planning_types import InputPlan
 from pipelines.config import RunConfig
 from reports.checks import broken_checks
 from reports.closing import Books
 from reports.compare import ComparedRun
 from reports.manifest import REPORT_NAME, input_entries, mixture, to_json
+
+SOURCES_SHOWN = 5
 
 
 def check_earlier_run(config: RunConfig, root: str) -> None:
@@ -33,15 +37,58 @@ def check_earlier_run(config: RunConfig, root: str) -> None:
         raise UsageError(f"checks.against: {error}") from None
 
 
+def check_finished(config: RunConfig, folder: Folder) -> None:
+    """Raise ThresherError where a finished run does not meet the ``checks`` of a config, which may be new."""
+    broken = [] if config.checks is None else broken_checks(config.checks, ComparedRun.open(folder.root))
+    if broken:
+        raise ThresherError(
+            "\n  ".join(
+                [f"{folder.root}: the run was published before, and {len(broken)} checks are not met:", *broken]
+            )
+        )
+
+
+def too_many_errors(limits: int | ErrorLimits | None, report: Mapping[str, Any]) -> str | None:
+    """Return how a run has more errors than ``input.max_errors`` allows, None where it has not.
+
+    Args:
+        report: content of ``report.json``.
+    """
+    if limits is None:
+        return None
+    if isinstance(limits, int):
+        limits = ErrorLimits(count=limits)
+    if limits.per == "all":
+        dead, read = report["records"]["dead"], report["records"]["read"]
+        errors = dead + report["files_failed"]
+        if limits.count is not None and errors > limits.count:
+            return f"{errors} dead letters and failed files, more than input.max_errors ({limits.count})"
+        if limits.share is not None and dead > limits.share * read:
+            return f"{dead:,} of {read:,} records are dead letters, more than input.max_errors (share {limits.share:g})"
+        return None
+    sources = {**report["by_source"], **({"(no source)": report["no_source"]} if "no_source" in report else {})}
+    bad = [
+        (-entry["dead"], name, entry["read"])
+        for name, entry in sources.items()
+        if (limits.count is not None and entry["dead"] > limits.count)
+        or (limits.share is not None and entry["dead"] > limits.share * entry["read"])
+    ]
+    if not bad:
+        return None
+    shown = ", ".join(f"{name} ({-dead:,} of {read:,})" for dead, name, read in sorted(bad)[:SOURCES_SHOWN])
+    wanted = [f"{name} {value:g}" for name in ("count", "share") if (value := getattr(limits, name)) is not None]
+    return (
+        f"{len(bad):,} sources have more dead letters than input.max_errors ({', '.join(wanted)}) allows, the most "
+        f"in {shown}"
+    )
+
+
 def check_books(config: RunConfig, plan: InputPlan, books: Books, semantic: Mapping[str, Any]) -> None:
     """Raise an error where a run must not be published; the report is kept where ``checks`` are broken."""
     records = books.report["records"]
-    errors = records["dead"] + books.report["files_failed"]
-    if config.input.max_errors is not None and errors > config.input.max_errors:
-        raise ThresherError(
-            f"{errors} dead letters and failed files, more than input.max_errors ({config.input.max_errors}); see "
-            f"{books.folder.path('dead_letters')}"
-        )
+    beyond = too_many_errors(config.input.max_errors, books.report)
+    if beyond is not None:
+        raise ThresherError(f"{beyond}; see {books.folder.path('dead_letters')}")
     if plan.files and books.report["files_failed"] == len(plan.files) and not records["read"]:
         raise ThresherError(f"every input file failed; see {books.folder.path('dead_letters')}")
     if records["read"] and books.report["dead_letters"].get("missing_text", 0) == records["read"]:

@@ -29,6 +29,7 @@ from reports.manifest import (
     to_json,
     write_listed,
 )
+from reports.mixture import mixture_read
 from reports.scores import score_report
 from reports.tables import STAGE_ERROR
 
@@ -89,7 +90,7 @@ class Books:
         outputs = list(self.outputs)
         outputs.append(write_listed(folder, CONFIG_NAME, config_yaml))
         outputs.append(write_listed(folder, REPORT_NAME, to_json(self.report)))
-        card = dataset_card(self.report, semantic, config_hash)
+        card = dataset_card(self.report, config_hash)
         outputs.append(write_listed(folder, CARD_NAME, card.encode()))
         failed = self.counts.get("file_faults", {})
         manifest = build_manifest(
@@ -98,6 +99,7 @@ class Books:
             config_hash,
             input_entries(self.files, failed, self.counts.get("files", {})),
             self.report["records"],
+            mixture_read(self.counts.get("mixture", {})),
             self.mixture,
             self.content_digest,
             outputs,
@@ -150,10 +152,12 @@ def close_books(folder: Folder, files: Sequence[str], infos: Sequence[StageInfo]
             counts["stages"][info.name]["duplicates"] |= summary
     report = build_report(counts, infos, sum(entry["records"] for entry in repeated) if has_ids else None)
     report["contamination"] = contamination_report(counts, infos)
-    for name in report["contamination"]:
-        summary = counts["stages"][name].get("summary")
-        if summary:
-            report.setdefault("boilerplate", {})[name] = summary["set_aside"]
+    for name, section, told in (
+        (info.name, section, told)
+        for info in infos
+        for section, told in counts["stages"].get(info.name, {}).get("summary", {}).items()
+    ):
+        report.setdefault(section, {})[name] = told
     if counts.get("scores"):
         report["scores"] = score_report(counts)
     ledger_rows = sum(entry.rows for entry in outputs if entry.name.startswith("ledger/"))

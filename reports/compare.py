@@ -6,25 +6,31 @@ every signal's distribution over all records that have it, and which contents bo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from corpus.errors import UsageError
 from corpus.folder import Folder
+from corpus.text import text_buffers
 from reports.curated import NONE
-from reports.drift import Floats, kolmogorov_smirnov, stability_index, total_variation
+from reports.distribution import Distribution
+from reports.drift import kolmogorov_smirnov, stability_index, total_variation
 from reports.limits import Limits
 from reports.manifest import MANIFEST_NAME, REPORT_NAME
 from reports.verify import read_json
 
 SHOWN = 50
+ROWS_AT_ONCE = 1 << 18
+CONTENTS_AT_ONCE = 1 << 25
+"""Contents of a run that are compared in one pass over both: 8 bytes each."""
 TABLES = ("curated/", "signals/")
 """What is read of a run."""
 COUNTED = ("record_id", "source", "file", "position", "kept")
@@ -80,13 +86,12 @@ class ComparedRun:
         with self._open(names[0]) as source:
             return {field.name: str(field.type) for field in pq.read_schema(source)}
 
-    def column(self, table: str, name: str) -> pa.ChunkedArray:
-        """Return a column of a table."""
-        chunks: list[pa.Array] = []
+    def column(self, table: str, name: str) -> Iterator[pa.Array]:
+        """Yield a column of a table in pieces."""
         for file in self.names(table):
             with self._open(file) as source:
-                chunks.extend(pq.read_table(source, columns=[name]).column(0).chunks)
-        return pa.chunked_array(chunks)
+                for batch in pq.ParquetFile(source).iter_batches(ROWS_AT_ONCE, columns=[name]):
+                    yield batch.column(0)
 
     @contextmanager
     def _open(self, file: str) -> Iterator[Any]:
@@ -206,34 +211,56 @@ def _signals(before: ComparedRun, after: ComparedRun) -> Iterator[dict[str, Any]
     for name in kinds[0]:
         if name in COUNTED or name not in kinds[1] or not {kinds[0][name], kinds[1][name]} <= {"int64", "double"}:
             continue
-        values, missing = zip(*(_values(run.column("signals", name)) for run in (before, after)), strict=True)
+        values, missing = zip(*(distribution(run.column("signals", name)) for run in (before, after)), strict=True)
         entry: dict[str, Any] = {"signal": name, "missing_share": _change(*missing)}
         if all(len(one) for one in values):
             entry |= {
-                "median": _change(*(float(np.median(one)) for one in values)),
-                "mean": _change(*(float(np.mean(one)) for one in values)),
+                "median": _change(*(one.median for one in values)),
+                "mean": _change(*(one.mean for one in values)),
                 "stability_index": stability_index(*values),
                 "kolmogorov_smirnov": kolmogorov_smirnov(*values),
             }
         yield entry
 
 
-def _values(column: pa.ChunkedArray) -> tuple[Floats, float]:
-    known = pc.cast(column.drop_null(), pa.float64()).to_numpy()
-    known = known[np.isfinite(known)]
-    return known, 1 - len(known) / len(column) if len(column) else 0.0
+def distribution(column: Iterable[pa.Array]) -> tuple[Distribution, float]:
+    """Return the finite values of a numeric column that comes in pieces, and the share of rows without one."""
+    found, rows = Distribution.of(np.zeros(0)), 0
+    for piece in column:
+        values = pc.cast(piece.drop_null(), pa.float64()).to_numpy()
+        found = found.plus(Distribution.of(values[np.isfinite(values)]))
+        rows += len(piece)
+    return found, 1 - len(found) / rows if rows else 0.0
 
 
 def _common(before: ComparedRun, after: ComparedRun) -> dict[str, Any]:
-    """Return how many distinct contents both outputs have."""
-    hashes = []
-    for run in (before, after):
-        names = run.schema("curated")
-        column = run.column("curated", "content_hash") if names else pa.chunked_array([pa.array([], pa.string())])
-        hashes.append(pc.unique(column))
-    both = int(pc.sum(pc.is_in(hashes[0], hashes[1])).as_py() or 0)
-    shares = [both / len(one) if len(one) else None for one in hashes]
+    """Return how many distinct contents both outputs have, told by the first 64 bits of their hashes."""
+    most = max(run.report["records"]["kept"] for run in (before, after))
+    parts = -(-most // CONTENTS_AT_ONCE)
+    both, sizes = 0, [0, 0]
+    for part in range(parts):
+        first, second = (_contents(run, part, parts) for run in (before, after))
+        both += len(np.intersect1d(first, second, assume_unique=True))
+        sizes = [sizes[0] + len(first), sizes[1] + len(second)]
+    shares = [both / size if size else None for size in sizes]
     return {"contents": both, "share_of_before": shares[0], "share_of_after": shares[1]}
+
+
+def _contents(run: ComparedRun, part: int, parts: int) -> npt.NDArray[np.uint64]:
+    """Return the distinct contents of a run whose hashes leave the remainder ``part``, uint64[n] ascending."""
+    pieces = [np.zeros(0, np.uint64)]
+    for column in run.column("curated", "content_hash"):
+        hashes = leading_bits(column)
+        pieces.append(np.unique(hashes[hashes % np.uint64(parts) == part]))
+    return np.unique(np.concatenate(pieces))
+
+
+def leading_bits(hashes: pa.Array) -> npt.NDArray[np.uint64]:
+    """Return the first 64 bits of hashes in lower-case hex of 32 digits each, uint64[n]."""
+    offsets, data = text_buffers(hashes)
+    digits = data[offsets[0] : offsets[-1]].reshape(-1, 32)[:, :16].astype(np.uint64)
+    digits = np.where(digits >= ord("a"), digits - np.uint64(ord("a") - 10), digits - np.uint64(ord("0")))
+    return np.asarray(digits @ (np.uint64(16) ** np.arange(15, -1, -1, dtype=np.uint64)), np.uint64)
 
 
 def beyond(comparison: Mapping[str, Any], limits: Limits) -> list[str]:

@@ -8,13 +8,15 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from corpus.errors import ThresherError
 from reports.contamination import print_contamination
 from reports.counts import Counts, add, balance, is_balanced
 from reports.fates import StageInfo
+from reports.mixture import mixture_report, print_mixture
+from reports.quarantine import print_quarantine
 from reports.scores import print_scores
+from reports.visible import terminal_name
 
 MAX_NAMES = 10_000
 MAX_RULES = 1_000
@@ -45,6 +47,7 @@ def build_report(counts: Counts, infos: Sequence[StageInfo], repeated_ids: int |
         entry = counts["stages"][info.name]
         found = entry.get("duplicates")
         numbers = {name: entry[name] for name in STAGE_COUNTS}
+        numbers |= {name: entry[name] for name in ("tokens_in", "tokens_out") if name in entry}
         stages.append({"name": info.name, **numbers, "rules": _rules(info, entry["rules"])})
         if entry.get("notices"):
             stages[-1]["notices"] = entry["notices"]
@@ -58,6 +61,7 @@ def build_report(counts: Counts, infos: Sequence[StageInfo], repeated_ids: int |
         "stages": stages,
         **_named(counts, "source"),
         **_named(counts, "language"),
+        "mixture": mixture_report(counts.get("mixture", {})),
         "duplicates": duplicates,
         "overlap": {rule: dict(sorted(others.items())) for rule, others in sorted(counts.get("overlap", {}).items())},
     }
@@ -165,11 +169,6 @@ def _equation(entry: Mapping[str, int]) -> str:
     return f"read {entry['read']} is not kept {entry['kept']} + dropped {entry['dropped']} + dead {entry['dead']}"
 
 
-def _shown(name: str) -> Text:
-    """Return a name from the data as it stands, without what a terminal would act on."""
-    return Text("".join(character if character.isprintable() else "\ufffd" for character in name))
-
-
 def _share(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f} %" if whole else "–"
 
@@ -186,27 +185,35 @@ def print_report(report: Mapping[str, Any], run: Mapping[str, Any], console: Con
     if records["dead"]:
         table.add_row("dead letters", "", f"{records['dead']:,}", _share(records["dead"], records["read"]), "", "")
         for error, count in report["dead_letters"].items():
-            table.add_row("", _shown(error), f"{count:,}", "", "", "")
+            table.add_row("", terminal_name(error), f"{count:,}", "", "", "")
     for stage in report["stages"]:
         lost = stage["characters_in"] - stage["characters_out"]
         share = _share(stage["dropped"], stage["entered"])
-        table.add_row(_shown(stage["name"]), "", f"−{stage['dropped']:,}", share, "", f"−{lost:,}")
+        table.add_row(terminal_name(stage["name"]), "", f"−{stage['dropped']:,}", share, "", f"−{lost:,}")
         for rule, entry in stage["rules"].items():
             if entry["first"] or entry["alone"]:
                 first = _share(entry["first"], stage["entered"])
-                table.add_row("", _shown(rule), f"−{entry['first']:,}", first, f"{entry['alone']:,}", "", style="dim")
+                table.add_row(
+                    "", terminal_name(rule), f"−{entry['first']:,}", first, f"{entry['alone']:,}", "", style="dim"
+                )
         if stage["dead"]:
             table.add_row("", "(could not be judged)", f"−{stage['dead']:,}", "", "", "", style="dim")
         if stage["edited"]:
             cut = stage["characters_cut"] - stage["characters_added"]
             share = _share(stage["edited"], stage["entered"])
             table.add_row("", "(edited)", f"{stage['edited']:,}", share, "", f"−{cut:,}", style="dim")
-    kept = report["stages"][-1]["characters_out"]
+    last = report["stages"][-1]
+    kept = last["characters_out"]
     share = _share(records["kept"], records["read"])
     table.add_row("kept", "", f"{records['kept']:,}", share, "", f"{kept:,}", style="bold green")
     console.print(table)
+    counted = next((stage["tokens_in"] for stage in report["stages"] if "tokens_in" in stage), None)
+    if counted is not None:
+        share = _share(last["tokens_out"], counted)
+        console.print(f"tokens: {counted:,} counted, {last['tokens_out']:,} of them kept ({share})", markup=False)
     _print_groups(report, "source", console)
     _print_groups(report, "language", console)
+    print_mixture(report, console)
     for name, entry in report["duplicates"].items():
         left = entry["copies_available"] - entry["copies_kept"]
         unit = "" if entry["budget_unit"] == "records" else f" by {entry['budget_unit']}"
@@ -236,6 +243,8 @@ def print_report(report: Mapping[str, Any], run: Mapping[str, Any], console: Con
                 "the list of boilerplate, and did not count",
                 markup=False,
             )
+    for name, entry in report.get("quarantine", {}).items():
+        print_quarantine(name, entry, console)
     print_scores(report.get("scores", {}), run.get("scores", {}), console)
     if report.get("repeated_ids"):
         console.print(f"{report['repeated_ids']:,} records repeat the id of an earlier one", style="yellow")
@@ -277,5 +286,5 @@ def _print_groups(report: Mapping[str, Any], group: str, console: Console, large
         rows.append((f"({len(ordered) - largest:,} others)", rest))
     for name, entry in rows:
         numbers = (f"{entry[column]:,}" for column in ("read", "kept", "dropped", "dead"))
-        table.add_row(_shown(name), *numbers, _share(entry["kept"], entry["read"]))
+        table.add_row(terminal_name(name), *numbers, _share(entry["kept"], entry["read"]))
     console.print(table)

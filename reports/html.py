@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 HTML_NAME = "report.html"
+MIXTURE_ROWS = 30
 MISSING = "report.html needs Jinja2 and Matplotlib: pip install 'thresher[report]', then thresher report RUN --html"
 
 
@@ -72,12 +73,20 @@ def html_report(
         share,
         short_count,
         shown_groups,
+        tokens_counted,
     )
+    from reports.mixture import entry_name, largest_changes
     from reports.visible import name_text, visible
 
     findings = signal_findings(folder, outputs, report, infos)
     environment = templates()
-    environment.filters |= {"name": name_text, "visible": visible, "short": short_count, "value": number}
+    environment.filters |= {
+        "entry_name": entry_name,
+        "name": name_text,
+        "visible": visible,
+        "short": short_count,
+        "value": number,
+    }
     environment.globals |= {"share": share}
     page = environment.get_template("report.html.j2").render(
         name=folder.root.rsplit("/", 1)[-1],
@@ -95,6 +104,9 @@ def html_report(
         signals_left_out=findings.left_out,
         scores=score_views(report, findings.thresholds),
         boilerplate=report.get("boilerplate", {}),
+        tokens=tokens_counted(report),
+        mixture=list(largest_changes(report))[:MIXTURE_ROWS],
+        quarantine=report.get("quarantine", {}),
         examples=rule_examples(folder, outputs, report, infos, config, plan, findings),
     )
     return page.encode()

@@ -92,6 +92,7 @@ class StageView:
     passed: int
     share: str
     characters: str
+    tokens: str
     characters_edited: str
     width: float
     width_left: float
@@ -131,6 +132,7 @@ def funnel(
                 passed=passed,
                 share=share(left, entry["entered"]),
                 characters=short_count(entry["characters_out"]),
+                tokens=short_count(entry["tokens_out"]) if "tokens_out" in entry else "",
                 characters_edited=short_count(entry["characters_cut"] - entry["characters_added"]),
                 width=100 * passed / read,
                 width_left=100 * left / read,
@@ -138,6 +140,13 @@ def funnel(
             )
         )
     return views
+
+
+def tokens_counted(report: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Return the tokens of the records that a stage counted, and of those of them that stay; None where none did."""
+    stages = report["stages"]
+    counted = next((stage["tokens_in"] for stage in stages if "tokens_in" in stage), None)
+    return None if counted is None else (counted, stages[-1]["tokens_out"])
 
 
 @dataclass(frozen=True)

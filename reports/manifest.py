@@ -41,7 +41,7 @@ def input_entries(files: Sequence[str], failed: Mapping[str, int], counts: Mappi
 
 
 def mixture(counts: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
-    """Return kept records by language, source and licence; the largest names where they are many."""
+    """Return records by language, source and licence; the largest names where they are many."""
     limited = {}
     for group, names in sorted(counts.items()):
         ordered = sorted(names.items(), key=lambda entry: (-entry[1], entry[0]))
@@ -57,6 +57,7 @@ def build_manifest(
     config_hash: str,
     inputs: Sequence[Mapping[str, Any]],
     records: Mapping[str, int],
+    read_counts: Mapping[str, Mapping[str, int]],
     mixture_counts: Mapping[str, Mapping[str, int]],
     content_digest: int,
     outputs: Sequence[OutputFile],
@@ -72,6 +73,7 @@ def build_manifest(
         "config": semantic_config,
         "inputs": list(inputs),
         "records": dict(records),
+        "mixture_read": mixture(read_counts),
         "mixture": mixture(mixture_counts),
         "content_digest": f"{content_digest:016x}",
         "outputs": [

@@ -87,12 +87,52 @@ def report_schema() -> dict[str, Any]:
                 }
             )
         ),
+        "quarantine": _map(
+            _object(
+                {
+                    "by": {"enum": ["source", "file"]},
+                    **dict.fromkeys(("judged", "set_aside"), _COUNT),
+                    "groups": {"type": "array", "items": _quarantined_schema()},
+                }
+            )
+        ),
         "scores": _map(_score_schema()),
+        "mixture": _map({"type": "array", "items": _mixture_schema()}),
         "overlap": _map(_map(_COUNT)),
         "repeated_ids": _COUNT,
     }
-    optional = ("repeated_ids", "boilerplate", "scores", *(name for name in groups if not name.startswith("by_")))
+    optional = (
+        "repeated_ids",
+        "boilerplate",
+        "quarantine",
+        "scores",
+        *(name for name in groups if not name.startswith("by_")),
+    )
     return _document("report", _object(properties, optional))
+
+
+def _mixture_schema() -> dict[str, Any]:
+    share = {"type": "number", "minimum": 0, "maximum": 1}
+    properties = {
+        "name": {"type": ["string", "null"]},
+        "names": _COUNT,
+        **dict.fromkeys(("read", "kept", "characters_read", "characters_kept"), _COUNT),
+        **dict.fromkeys(("tokens_read", "tokens_kept"), _COUNT),
+        **dict.fromkeys(("share_read", "share_kept"), share),
+    }
+    return _object(properties, ("names", "tokens_read", "tokens_kept"))
+
+
+def _quarantined_schema() -> dict[str, Any]:
+    shares = ("dead_share", "drop_share", "dead_deviation", "drop_deviation")
+    return _object(
+        {
+            "name": {"type": "string"},
+            **dict.fromkeys(("read", "dead", "dropped"), _COUNT),
+            **{name: {"type": "number"} for name in shares},
+            "limits": {"type": "array", "items": {"type": "string"}},
+        }
+    )
 
 
 def _score_schema() -> dict[str, Any]:
@@ -128,6 +168,7 @@ def manifest_schema() -> dict[str, Any]:
                 "config": {"type": "object"},
                 "inputs": {"type": "array", "items": input_file},
                 "records": _BALANCE,
+                "mixture_read": _map(_map(_COUNT)),
                 "mixture": _map(_map(_COUNT)),
                 "content_digest": _HEX,
                 "outputs": {"type": "array", "items": output},

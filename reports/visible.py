@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import unicodedata2
+from rich.text import Text
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -58,3 +59,8 @@ def name_text(name: str, length: int = 80) -> Markup:
     if len(name) > length:
         name = f"{name[: length // 2]}…{name[-(length // 2 - 1) :]}"
     return visible(name)
+
+
+def terminal_name(name: str) -> Text:
+    """Return a name from the data as it stands, without what a terminal would act on."""
+    return Text("".join(character if character.isprintable() else "\ufffd" for character in name))

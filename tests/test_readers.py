@@ -138,6 +138,8 @@ def test_the_dataset_card_has_the_format_of_the_hub(run: Run) -> None:
     # What datasets and the hub's viewer make of it; a wrong form raises.
     known = MetadataConfigs.from_dataset_card_data(card.data)
     assert known.get_default_config_name() == "default"
+    assert card.data.size_categories == ["n<1K"]
+
     # The header is what huggingface_hub would write of the same values.
     assert DatasetCard(str(card)).data.to_dict() == card.data.to_dict()
     assert "# Curated records" in card.text

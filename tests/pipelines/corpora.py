@@ -30,6 +30,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "judge": {"base_url": "http://localhost:8000/v1", "model": "m"},
     "python": {"function": "json:loads"},
     "reward_model": {"model": "vicuna-minilm"},
+    "tokens": {"tokenizer": "tokenizer.json"},
 }
 ENGLISH = (
     "the river and its old bridge have been there for as long as people remember that it was built with stone to carry "

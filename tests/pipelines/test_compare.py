@@ -130,6 +130,11 @@ def test_checks_before_a_run_is_published(
     code, message = checked(against=str(runs["again"]), minimum_source_share={"web": 0.01})
     assert code == 0, message
     assert (folder / "manifest.json").read_bytes() == (runs["first"] / "manifest.json").read_bytes()
+    # Checks that are new are asked of the finished run as well.
+    code, message = checked(minimum_kept=100_000)
+    assert code == 1
+    assert "the run was published before, and 1 checks are not met" in message
+    assert checked(minimum_kept=1)[0] == 0
 
 
 def test_an_earlier_run_that_is_none_is_found_before_the_run(

@@ -1,0 +1,197 @@
+"""The Beam steps of ``quarantine``: how many records of each source or file are dead, and how many were dropped?
+
+Counts of batches -> by partition of the sources: summed up, those with enough records -> all together -> a file, which
+the next pass reads; every batch is told that it is there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from apache_beam import pvalue
+
+from corpus.errors import ThresherError
+from corpus.folder import Folder
+from corpus.staging import read_dead, read_records, records_name
+from filters.quarantine import Quarantine, group_names
+from filters.quarantine_groups import GROUP_BYTES, Groups, count_groups, merge_groups
+from pipelines.combining import Sum
+from pipelines.duplicates import Context
+from pipelines.found import Announce, Keyed, Size, found_name
+from pipelines.profile import ProfiledDoFn
+from reports.closing import SHUFFLED, summary_name
+
+PARTITION_BYTES = 4 << 20
+FEWEST_PARTITIONS = 16
+
+
+def partitions_of(planned_rows: int) -> int:
+    """Return the number of partitions of the groups, if each record were a group of its own."""
+    return max(FEWEST_PARTITIONS, -(-planned_rows * GROUP_BYTES // PARTITION_BYTES))
+
+
+def quarantine_keys(
+    stage: Quarantine,
+    folder: Folder,
+    planned_rows: int,
+    key: int,
+    file: str,
+    records: pa.RecordBatch,
+    dead: int,
+    alive: npt.NDArray[np.bool_],
+) -> list[Keyed]:
+    """Return (partition, packed counts) of a batch that is staged.
+
+    Args:
+        planned_rows: rows that the plan expects, for the number of partitions.
+        key, file, records: the batch.
+        dead: number of its dead letters.
+        alive: the rows that enter the stage.
+    """
+    own = stage.groups_of(file, records.column("source"))
+    none = own[:0]
+    counts = count_groups(key, own, alive, _dead_groups(stage, folder, key, file) if dead else none)
+    partitions = partitions_of(planned_rows)
+    parts = (counts.hashes % np.uint64(partitions)).astype(np.int64)
+    return [(part, counts.take(np.flatnonzero(parts == part)).pack()) for part in np.unique(parts).tolist()]
+
+
+def _dead_groups(stage: Quarantine, folder: Folder, key: int, file: str) -> npt.NDArray[np.uint64]:
+    letters = read_dead(folder, key)
+    # A fault of the file has no position; it is no record.
+    sources = letters.column("source").filter(pc.is_valid(letters.column("position")))
+    return stage.groups_of(file, sources)
+
+
+class MergeGroups(beam.CombineFn):  # type: ignore[misc]
+    """Packed counts of groups -> their sums."""
+
+    def create_accumulator(self) -> bytes:
+        """Return those of no record."""
+        return merge_groups([]).pack()
+
+    def add_input(self, mutable_accumulator: bytes, element: bytes) -> bytes:
+        """Add those of one batch."""
+        return self.merge_accumulators([mutable_accumulator, element])
+
+    def merge_accumulators(self, accumulators: Iterable[bytes]) -> bytes:
+        """Add any number."""
+        return merge_groups(map(Groups.unpack, accumulators)).pack()
+
+    def extract_output(self, accumulator: bytes) -> bytes:
+        """Return the sums."""
+        return accumulator
+
+
+class QuarantineStep(ProfiledDoFn):
+    """A step of one such stage."""
+
+    def __init__(self, job: Context, name: str) -> None:
+        self.job = job
+        self.name = name
+
+    def setup(self) -> None:
+        """Build the stage."""
+        stage = self.job.stage(self.name)
+        assert isinstance(stage, Quarantine)
+        self.stage = stage
+
+
+class Large(QuarantineStep):
+    """(Partition, counts of its groups) -> those with enough records to be judged."""
+
+    def process(self, element: Keyed) -> Iterator[bytes]:
+        """Look at one partition."""
+        groups = Groups.unpack(element[1])
+        large = groups.take(np.flatnonzero(groups.read >= self.stage.config.minimum_records))
+        self.stage.check_number(len(large))
+        if len(large):
+            yield large.pack()
+
+
+class Judge(QuarantineStep):
+    """Counts of all groups that are judged -> writes their shares, and what the report says; gives their number."""
+
+    def process(self, element: bytes, shuffled: int) -> Iterator[int]:
+        """Write both files. Raises ThresherError where bad groups end the run."""
+        groups, folder = Groups.unpack(element), self.job.folder
+        self.stage.check_number(len(groups))
+        data, listed, number = self.stage.found(groups)
+        listed = [self._named(entry) for entry in listed]
+        if listed and self.stage.config.action == "fail":
+            raise ThresherError(_failure(self.stage, listed, number))
+        folder.write_bytes(found_name(self.name), data)
+        found = {"by": self.stage.config.by, "judged": len(groups), "set_aside": number, "groups": listed}
+        text = json.dumps({SHUFFLED: shuffled, "quarantine": found}, sort_keys=True)
+        folder.write_bytes(summary_name(self.name), text.encode())
+        yield len(groups)
+
+    def _named(self, entry: Mapping[str, Any]) -> dict[str, Any]:
+        """Return an entry of the report with the name of its group."""
+        key, wanted, folder = entry["place"], entry["hash"], self.job.folder
+        records = read_records(folder, key, folder.exists(records_name(key, last=True)), ["source"])
+        file = records.schema.metadata[b"file"].decode()
+        sources = records.column("source")
+        if int(records.schema.metadata[b"dead"]):
+            sources = pa.concat_arrays([sources, read_dead(folder, key).column("source")])
+        names = dict(group_names(self.stage.config, file, sources))
+        return {
+            "name": names[wanted],
+            **{name: value for name, value in entry.items() if name not in ("hash", "place")},
+        }
+
+
+def _failure(stage: Quarantine, listed: Sequence[Mapping[str, Any]], number: int) -> str:
+    """Return the message, on one line: of longer ones engines may show the first alone."""
+    shown = "; ".join(
+        f"{entry['name']}: {entry['dead']:,} of {entry['read']:,} records are dead letters, {entry['dropped']:,} were "
+        f"dropped ({', '.join(entry['limits'])})"
+        for entry in listed[:5]
+    )
+    more = f"; and {number - 5:,} more" if number > 5 else ""
+    return (
+        f"{stage.name}: {number:,} of the {stage.config.by}s are far off the others: {shown}{more}. Leave them out of "
+        f"input.files, change the limits of {stage.name}, or set its action to drop or flag"
+    )
+
+
+@dataclass(frozen=True)
+class QuarantineVerdicts:
+    """The steps of one such stage.
+
+    Attributes:
+        job: the run.
+        stage: the stage, not prepared.
+    """
+
+    job: Context
+    stage: Quarantine
+
+    def apply(self, keys: beam.PCollection, chunks: beam.PCollection) -> beam.PCollection:
+        """Return (batch key, nothing) for each batch, once it can be judged.
+
+        Args:
+            keys: (partition, packed counts of groups).
+            chunks: (batch key, packed reference) of all batches.
+        """
+        name = self.stage.name
+        sizes = keys | f"{name}: sizes" >> beam.ParDo(Size()).with_output_types(int)
+        shuffled = sizes | f"{name}: shuffled" >> beam.CombineGlobally(Sum())
+        groups = (
+            keys
+            | f"{name}: counts" >> beam.CombinePerKey(MergeGroups())
+            | f"{name}: large" >> beam.ParDo(Large(self.job, name)).with_output_types(bytes)
+            | f"{name}: all" >> beam.CombineGlobally(MergeGroups())
+        )
+        judging = beam.ParDo(Judge(self.job, name), pvalue.AsSingleton(shuffled)).with_output_types(int)
+        judged = groups | f"{name}: judge" >> judging
+        telling = beam.ParDo(Announce(), pvalue.AsSingleton(judged)).with_output_types(Keyed)
+        return chunks | f"{name}: tell" >> telling

@@ -1,0 +1,98 @@
+"""How often each value of a signal occurs, in bounded memory and whatever the order in which values come.
+
+Values are kept exactly while there are at most ``MOST_VALUES`` different ones. Beyond that their low bits go, as few as
+it takes; so a value stands for a cell of neighbours, each at most 2 ** (bits - 52) of its size wide. How many bits go
+depends on the set of the values alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+MOST_VALUES = 1 << 20
+_BITS_AT_ONCE = 2
+_POSITIVE = (1 << 63) - 1
+
+
+def _keys(values: Floats) -> Integers:
+    """Return integers in the order of finite floats; both zeros have the same."""
+    bits = (values + 0.0).view(np.int64)
+    return np.where(bits < 0, bits ^ _POSITIVE, bits)
+
+
+def _values(keys: Integers) -> Floats:
+    return np.where(keys < 0, keys ^ _POSITIVE, keys).view(np.float64)
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Counts of the values of n records.
+
+    Attributes:
+        keys: int64[k], ascending; without their lowest ``bits`` bits.
+        counts: int64[k], at least 1 each.
+        bits: how many low bits are gone.
+    """
+
+    keys: Integers
+    counts: Integers
+    bits: int = 0
+
+    @staticmethod
+    def of(values: Floats) -> Distribution:
+        """Return the distribution of some finite values."""
+        keys, counts = np.unique(_keys(values), return_counts=True)
+        return Distribution(keys, counts.astype(np.int64)).bounded()
+
+    def __len__(self) -> int:
+        return int(self.counts.sum())
+
+    @property
+    def values(self) -> Floats:
+        """The values, float64[k], ascending: of a cell, the one nearest to zero or, below zero, the farthest."""
+        return _values(self.keys << self.bits)
+
+    def without(self, bits: int) -> Distribution:
+        """Return the distribution without so many low bits, at least those that are gone already."""
+        if bits <= self.bits:
+            return self
+        keys = self.keys >> (bits - self.bits)
+        begins = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])[: len(keys)])
+        return Distribution(keys[begins], np.add.reduceat(self.counts, begins) if len(keys) else self.counts, bits)
+
+    def bounded(self) -> Distribution:
+        """Return the distribution with ``MOST_VALUES`` values at most."""
+        found = self
+        while len(found.keys) > MOST_VALUES:
+            found = found.without(found.bits + _BITS_AT_ONCE)
+        return found
+
+    def plus(self, other: Distribution) -> Distribution:
+        """Return the distribution of the values of both."""
+        bits = max(self.bits, other.bits)
+        one, two = self.without(bits), other.without(bits)
+        keys, inverse = np.unique(np.concatenate([one.keys, two.keys]), return_inverse=True)
+        counts = np.zeros(len(keys), np.int64)
+        np.add.at(counts, inverse.reshape(-1), np.concatenate([one.counts, two.counts]))
+        return Distribution(keys, counts, bits).bounded()
+
+    def at_rank(self, rank: int) -> float:
+        """Return the value at a place, from 0, in the ascending order of all records' values."""
+        return float(self.values[np.searchsorted(np.cumsum(self.counts), rank, "right")])
+
+    @property
+    def median(self) -> float:
+        """The middle value, or the mean of the two in the middle."""
+        size = len(self)
+        return (self.at_rank((size - 1) // 2) + self.at_rank(size // 2)) / 2
+
+    @property
+    def mean(self) -> float:
+        """The mean of the values."""
+        return float(np.sum(self.values * (self.counts / len(self))))
