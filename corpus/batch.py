@@ -90,6 +90,7 @@ class DocumentBatch:
         marks: what the stages of the pass found, one row per record; the first column, ``alive``, says whether the
             record was alive when the pass began.
         findings: what they found in texts, ``corpus.findings.FINDING_SCHEMA``.
+        earlier: the edits of the passes before, where a stage of the pass reads chats turn by turn.
         edited: the records with the edits among the findings, None where there are none. It follows from the others
             and is not encoded.
         shared: what stages compute of the texts for each other, by field; not encoded.
@@ -103,6 +104,7 @@ class DocumentBatch:
     dead: pa.RecordBatch
     marks: pa.RecordBatch
     findings: pa.RecordBatch = field(default_factory=lambda: NO_FINDINGS)
+    earlier: pa.RecordBatch = field(default_factory=lambda: NO_FINDINGS)
     edited: pa.RecordBatch | None = field(default=None, compare=False)
     shared: dict[str, dict[str, Any]] = field(default_factory=dict, compare=False, repr=False)
 
@@ -124,11 +126,11 @@ def write_ipc(sink: pa.NativeFile, batch: pa.RecordBatch) -> None:
 
 
 def encode(batch: DocumentBatch) -> bytes:
-    """Return a batch as bytes: a JSON header line, then four Arrow IPC streams. Slices ship only their own rows."""
+    """Return a batch as bytes: a JSON header line, then five Arrow IPC streams. Slices ship only their own rows."""
     sink = pa.BufferOutputStream()
     header = {"item": batch.item, "chunk": batch.chunk, "last": batch.last, "file": batch.file}
     sink.write(json.dumps(header).encode() + b"\n")
-    for part in (batch.records, batch.dead, batch.marks, batch.findings):
+    for part in (batch.records, batch.dead, batch.marks, batch.findings, batch.earlier):
         write_ipc(sink, part)
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
@@ -138,13 +140,19 @@ def decode(data: bytes) -> DocumentBatch:
     end = data.index(b"\n") + 1
     source = pa.BufferReader(pa.py_buffer(data).slice(end))
     parts = []
-    for _ in range(4):
+    for _ in range(5):
         with pa.ipc.open_stream(source) as reader:
             parts.append(reader.read_next_batch())
             for _ in reader:  # consumes the end-of-stream mark, so that the next stream starts behind it
                 pass
-    records, dead, marks, findings = parts
+    records, dead, marks, findings, earlier = parts
     edited = edited_records(records, marks, findings)
     return DocumentBatch(
-        **json.loads(data[:end]), records=records, dead=dead, marks=marks, findings=findings, edited=edited
+        **json.loads(data[:end]),
+        records=records,
+        dead=dead,
+        marks=marks,
+        findings=findings,
+        earlier=earlier,
+        edited=edited,
     )

@@ -82,6 +82,29 @@ def edits_of_rows(findings: pa.RecordBatch, rows: npt.NDArray[np.bool_]) -> pa.R
     return edits.filter(pa.array(rows[edits.column("row").to_numpy()]))
 
 
+def chats_of(records: pa.RecordBatch, column: str, rows: pa.Array) -> list[Any]:
+    """Return the chats of chosen rows, each a list of objects with role and content.
+
+    Args:
+        records: of a batch, with the column of messages.
+        column: the user's name of that column.
+        rows: numbers of rows.
+    """
+    if JSON_COLUMN in records.schema.names:
+        return [row[column] for row in parse_json(records.column(JSON_COLUMN).take(rows))]
+    return messages_of(records.column(USER_PREFIX + column).take(rows))[0]
+
+
+def turns_before_response(messages: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
+    """Return the turns with a text that stand before the response of a chat: of each its role and content."""
+    last = max(index for index, message in enumerate(messages) if message["role"] == "assistant")
+    return [
+        {"role": message["role"], "content": message["content"]}
+        for message in messages[:last]
+        if message.get("content") is not None
+    ]
+
+
 def with_chat_hashes(records: pa.RecordBatch, column: str, edits: pa.RecordBatch) -> pa.RecordBatch:
     """Return records whose edited chats have the content hash of the pair that their messages make now.
 
@@ -90,10 +113,7 @@ def with_chat_hashes(records: pa.RecordBatch, column: str, edits: pa.RecordBatch
     if not edits.num_rows:
         return records
     rows = pc.unique(edits.column("row"))
-    is_json = JSON_COLUMN in records.schema.names
-    chosen = records.column(JSON_COLUMN if is_json else USER_PREFIX + column).take(rows)
-    chats = [row[column] for row in parse_json(chosen)] if is_json else messages_of(chosen)[0]
-    pairs = [pair_of(chat, column) for chat in chats]
+    pairs = [pair_of(chat, column) for chat in chats_of(records, column, rows)]
     hashes = content_hashes([pa.array([pair[field] for pair in pairs], pa.string()) for field in (0, 1)])
     mask = np.zeros(records.num_rows, np.bool_)
     mask[rows.to_numpy()] = True

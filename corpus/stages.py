@@ -58,8 +58,10 @@ class Stage(ABC):
         self.name = name
         self.text_field = text_field
         self.language_column: str | None = None
-        """Column of the marks with the labels of the last language stage before; None where there is none, or where
-        the stage does not ask for languages."""
+        """Column of the marks with what limits of its rules differ by: the labels of the last language stage before, or
+        a signal of its own; None where they do not differ."""
+        self.chat_column: str | None = None
+        """Column of the user's whose chats the stage reads turn by turn; None where it does not."""
 
     @property
     def accelerator(self) -> bool:
@@ -93,6 +95,9 @@ class Stage(ABC):
 
         A stage of a finished run is built for its rules alone, and then nothing is checked: digests stand for files.
         """
+
+    def read_chats(self, column: str) -> None:
+        """Be told that records are chats, and their column of the user's; a stage may read it turn by turn."""
 
     def signal_columns(self) -> tuple[str, ...]:
         """Return the columns of the marks, of stages before it, that the stage reads."""

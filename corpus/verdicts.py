@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from corpus.batch import INPUT_RULES, DocumentBatch
 from corpus.edited import AFTER, after_column, text_fields, with_texts
+from corpus.edited_chats import with_edited_messages
 from corpus.findings import apply_edits, concat_findings, edits_of, in_stage, sums_by_row
 from corpus.readers.records import WHITE_SPACE
 from corpus.stages import (
@@ -142,8 +143,12 @@ def mark_record_stage(stage: RecordStage, batch: DocumentBatch) -> DocumentBatch
     # What has left already is not measured by slow stages.
     alive = still_alive(marks) if stage.speed else column_mask(marks, ALIVE)
     languages = None
-    if stage.language_column is not None:
+    own = stage.language_column in {signal_column(stage.name, signal.name) for signal in stage.signals()}
+    if stage.language_column is not None and not own:
         languages = marks.column(stage.language_column)
+    if stage.chat_column is not None:
+        edits = edits_of(concat_findings([batch.earlier, batch.findings]))
+        records = with_edited_messages(records, stage.chat_column, edits)
     judgements = {}
     for field in _judged_fields(stage, records):
         shared = batch.shared.setdefault(field, {})
@@ -176,6 +181,8 @@ def mark_record_stage(stage: RecordStage, batch: DocumentBatch) -> DocumentBatch
     for judgement in judgements.values():
         if judgement.reused is not None:
             columns[reused_column(stage.name)] = pa.array(judgement.reused & judged)
+    if own:
+        languages = signals[str(stage.language_column).removeprefix(signal_column(stage.name, ""))]
     bits = failures(stage.rules(), signals, languages)
     bits = np.where(judged, bits if len(bits) else 0, np.where(alive, UNJUDGED, 0))
     columns[failures_column(stage.name)] = pa.array(bits, pa.int64())

@@ -18,6 +18,8 @@ from corpus.errors import UsageError
 from corpus.stages import Rule, Signal, Stage, StageConfig
 from dedup.duplicates import DuplicateStage, SourceOrder
 from pipelines.beam_yaml_rows import field_name
+from scorers.groups import PER, SOURCE
+from scorers.scoring import Scorer
 
 _LABEL = "label"
 
@@ -61,9 +63,13 @@ def bind_to_fields(stage: Stage, fields: Mapping[str, Any], language_stage: str,
     if stage.uses_languages() or field_name(f"{language_stage}.{_LABEL}") in fields:
         before.append(EarlierStage(language_stage, Signal(_LABEL, "string", "")))
     if isinstance(stage, DuplicateStage):
-        _check_sources(stage, source_column)
+        _check_sources(stage, _wishes_for_sources(stage), source_column)
         before += _signals_of_priority(stage, fields)
-        before += _signals_of_groups(stage, fields, language_stage)
+        if stage.config.groups is not None:
+            before += _signals_of_groups(stage, "duplication_budget.by", stage.config.groups.by, fields, language_stage)
+    if isinstance(stage, Scorer) and stage.config.keep != "off" and stage.config.keep.values:
+        _check_sources(stage, {PER: stage.config.keep.per == SOURCE}, source_column)
+        before += _signals_of_groups(stage, PER, str(stage.config.keep.per), fields, language_stage)
     stage.bind(before)
     stage.check()
 
@@ -83,27 +89,31 @@ def _signals_of_priority(stage: DuplicateStage, fields: Mapping[str, Any]) -> It
         yield EarlierStage(name, Signal(signal or "score", "float64", ""))
 
 
-def _signals_of_groups(stage: DuplicateStage, fields: Mapping[str, Any], language_stage: str) -> Iterator[Stage]:
-    groups = stage.config.groups
-    if groups is None or groups.by == "source":
+def _signals_of_groups(
+    stage: Stage, setting: str, by: str, fields: Mapping[str, Any], language_stage: str
+) -> Iterator[Stage]:
+    if by == SOURCE:
         return
-    name, _, signal = (f"{language_stage}.{_LABEL}" if groups.by == "language" else groups.by).partition(".")
+    name, _, signal = (f"{language_stage}.{_LABEL}" if by == "language" else by).partition(".")
     column = field_name(f"{name}.{signal}") if signal else name
     # As in a run, a signal comes before a column of that name.
     if signal and column in fields:
         yield EarlierStage(name, Signal(signal, "string", ""))
-    elif not any(fields_named(groups.by, fields)):
-        raise UsageError(f"{stage.name}: duplication_budget.by: {groups.by}: {missing(column, fields)}")
+    elif not any(fields_named(by, fields)):
+        raise UsageError(f"{stage.name}: {setting}: {by}: {missing(column, fields)}")
 
 
-def _check_sources(stage: DuplicateStage, source_column: str | None) -> None:
+def _wishes_for_sources(stage: DuplicateStage) -> dict[str, bool]:
     config = stage.config
-    wishes = {
+    return {
         "scope": config.scope == "source",
         "priority": any(isinstance(key, SourceOrder) for key in config.priorities),
         "protect": bool(config.protect),
-        "duplication_budget.by": config.groups is not None and config.groups.by == "source",
+        "duplication_budget.by": config.groups is not None and config.groups.by == SOURCE,
     }
+
+
+def _check_sources(stage: Stage, wishes: Mapping[str, bool], source_column: str | None) -> None:
     for setting, wanted in wishes.items():
         if wanted and source_column is None:
             raise UsageError(f"{stage.name}: {setting} is about sources; give source_column, the field that has them")

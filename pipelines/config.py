@@ -91,6 +91,8 @@ class RunConfig(BaseModel):
             except ValueError as error:
                 raise UsageError(str(error)) from None
             stage.bind(stages)
+            if self.input.messages_column is not None:
+                stage.read_chats(self.input.messages_column)
             if check:
                 stage.check()
             self._check_carried(stage)

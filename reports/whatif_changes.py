@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from corpus.stages import EditingStage, Rule, Stage
+from corpus.stages import EditingStage, RecordStage, Rule, Stage
 from dedup.duplicates import DuplicateStage
-from scorers.scoring import ScoreConfig
+from scorers.scoring import GROUP, ScoreConfig
 
 DUPLICATE_LIMITS = frozenset({"duplication_budget", "max_copies", "priority", "max_forest_edges"})
 SWITCHES = {"missing": ("drop", "keep"), "unscorable": ("drop", "keep")}
@@ -91,7 +91,9 @@ def _is_limit(before: Stage, after: Stage, path: Path, old: Any, new: Any) -> bo
     if isinstance(before, DuplicateStage):
         return path[0] in DUPLICATE_LIMITS
     if isinstance(before.config, ScoreConfig) and path[0] == "keep":
-        return True
+        # The best are found in the groups themselves; a limit per group looks them up among the signals.
+        groups = {signal for signal in after.signals() if signal.name == GROUP and isinstance(after, RecordStage)}
+        return groups <= set(before.signals())
     if len(path) == 1 and path[0] in SWITCHES:
         return {old, new} <= set(SWITCHES[path[0]])
     of_language = path[0] == "by_language" and len(path) == 3

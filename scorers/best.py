@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from corpus.errors import ThresherError, UsageError
 from corpus.stages import CorpusStage, CorpusVerdict, RecordStage, Rule, Signal, Stage, StageConfig, TextField
+from scorers.groups import PER, SOURCE, group_column, group_signal, group_values
 from scorers.scoring import SCORE, SCORED, Keep, ScoreConfig, Scorer, score_rules
 
 if TYPE_CHECKING:
@@ -33,8 +34,6 @@ ENTRY_BYTES = 100
 """About how many bytes a record with an id of usual length sends."""
 GROUP_BYTES = 2 << 20
 GROUP_TOTAL_BYTES = 24
-PER = "keep.per"
-"""The setting that names the groups."""
 
 
 class BestStage(CorpusStage):
@@ -67,19 +66,15 @@ class BestStage(CorpusStage):
         """Find the signal of the groups; a name that is none is a column of the user's."""
         super().bind(before)
         self._part.bind(before)
-        per = self.keep.per
-        for stage in before:
-            if per == "language" and "language" in stage.curated_columns():
-                self._group_signal = f"{stage.name}.{stage.curated_columns()['language']}"
-            elif per in {f"{stage.name}.{signal.name}" for signal in stage.signals()}:
-                self._group_signal = per
+        self._group_signal = group_signal(self.keep.per, before)
+
+    def read_chats(self, column: str) -> None:
+        """Tell the scorer."""
+        self._part.read_chats(column)
 
     def user_columns(self) -> Mapping[str, str]:
         """Return the columns that the scorer reads, and that of the groups."""
-        columns = dict(self._part.user_columns())
-        if self.keep.per not in (None, "source") and self._group_signal is None:
-            columns[PER] = str(self.keep.per)
-        return columns
+        return {**self._part.user_columns(), **group_column(self.keep.per, self._group_signal)}
 
     def signal_columns(self) -> tuple[str, ...]:
         """Return the signal of the groups."""
@@ -159,20 +154,13 @@ class BestStage(CorpusStage):
     def groups(self, records: pa.RecordBatch, marks: pa.RecordBatch) -> Integers:
         """Return the group number of each record of a batch, int64[n]."""
         import numpy as np
-        import pyarrow as pa
 
         from corpus.selection_keys import group_numbers
-        from corpus.user_columns import user_values
 
         per = self.keep.per
         if per is None:
             return np.zeros(records.num_rows, np.int64)
-        if self._group_signal is not None:
-            return group_numbers(marks.column(self._group_signal).cast(pa.string()))
-        if per == "source":
-            return group_numbers(records.column("source"))
-        values: list[Any] = user_values(records, per)
-        return group_numbers(pa.array([None if value is None else str(value) for value in values], pa.string()))
+        return group_numbers(group_values(per, self._group_signal, records, marks))
 
     def limits(self, basis: bytes) -> tuple[Integers, Integers]:
         """Return (group numbers, limits), int64[g] each, given the packed totals of the scored records per group.
@@ -238,7 +226,7 @@ class BestStage(CorpusStage):
         """Return what the groups need; all columns where they are the user's."""
         if self.keep.per is None or self._group_signal is not None:
             return ()
-        return ("source",) if self.keep.per == "source" else None
+        return (SOURCE,) if self.keep.per == SOURCE else None
 
 
 def best_limits(keep: Keep, basis: bytes) -> tuple[Integers, Integers]:

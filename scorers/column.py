@@ -43,8 +43,8 @@ class Column(Scorer):
     config: ColumnConfig
 
     def user_columns(self) -> Mapping[str, str]:
-        """Return the column."""
-        return {"column": self.config.column}
+        """Return the column, and that of the groups."""
+        return {"column": self.config.column, **super().user_columns()}
 
     def find(self, batch: TextBatch, rows: npt.NDArray[np.int64]) -> tuple[Scores, None]:
         """Return the numbers of chosen rows."""
@@ -58,16 +58,17 @@ class Column(Scorer):
         return Scores(np.array(numbers, np.float64), reasons), None
 
     def notice_counts(self, signals: Mapping[str, pa.Array]) -> dict[str, int]:
-        """Return how many records have no value in the column."""
+        """Return how many records have no value in the column, and how many are in the groups with limits."""
         import pyarrow.compute as pc
 
-        return {NULL: pc.sum(pc.equal(signals[REASON], NULL)).as_py() or 0}
+        return {**super().notice_counts(signals), NULL: pc.sum(pc.equal(signals[REASON], NULL)).as_py() or 0}
 
     def notices(self, counts: Mapping[str, int]) -> list[str]:
-        """Return that no record has a value, where that is so."""
+        """Return that no record has a value, where that is so, and groups that no record is in."""
+        notices = super().notices(counts)
         if not counts["entered"] or counts[NULL] < counts["entered"]:
-            return []
-        return [f"no record has a value in {self.config.column}, the column that column names"]
+            return notices
+        return [*notices, f"no record has a value in {self.config.column}, the column that column names"]
 
 
 def _problem(value: Any) -> str | None:

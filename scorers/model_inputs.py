@@ -4,28 +4,31 @@ The tokens are those of ``tokenizer(prompt, response)``, ``tokenizer(text)`` or 
 transformers. The tokenizer itself neither cuts nor pads here, so that threads may share it.
 
 Too long a record loses tokens of prompt, response or both. In a pair of segments these are the tokens that
-transformers would cut, too; in a template or a chat, the fields are cut and what stands around them stays.
+transformers would cut, too; in a template or a chat, the fields are cut and what stands around them stays. The turns
+before the response are cut like one prompt, those at its end or start first; one that is cut to nothing stays, empty.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import jinja2
 import numpy as np
 
 from corpus.errors import UsageError
 from corpus.readers.records import WHITE_SPACE
+from scorers.model_stage import CHAT, PAIR, TEXT, TURNS
 from scorers.token_batches import TokenSequence
 
 Truncation = Literal["longest_first", "prompt", "response", "off"]
 Side = Literal["right", "left"]
 
-PAIR, CHAT, TEXT = "pair", "chat", "text"
 PROMPT, RESPONSE = "{prompt}", "{response}"
-EMPTY, TOO_LONG = "empty_response", "too_long"
+EMPTY, TOO_LONG, REFUSED = "empty_response", "too_long", "refused_by_template"
 
 UNLIMITED = 10**9
 """Tokenizers without a limit give a number beyond."""
@@ -42,6 +45,9 @@ ROBERTA_LIKE = frozenset(
     }
 )
 """Models that count positions from behind the id of the padding, and so have fewer than their table has rows."""
+
+Turn = tuple[str, str]
+"""Role and content."""
 
 _FIELDS = re.compile(r"\{prompt\}|\{response\}")
 
@@ -95,7 +101,8 @@ class InputBuilder:
     Args:
         setting: how messages call the stage.
         tokenizer: of transformers; a fast one.
-        form: ``pair``, ``chat``, ``text`` or a template with {prompt} and {response}.
+        form: ``pair``, ``chat``, ``text``, a template with {prompt} and {response}, or ``turns``: a chat whose prompt
+            is JSON, the list of the ``{role, content}`` before the response.
         limit: most tokens of a sequence.
         truncation, side: what is cut of a longer one, and from which end; None for the tokenizer's own.
 
@@ -111,7 +118,7 @@ class InputBuilder:
             raise UsageError(
                 f"{setting}.model: {type(tokenizer).__name__} has no tokenizer.json; save a fast tokenizer"
             )
-        if form == CHAT and not getattr(tokenizer, "chat_template", None):
+        if form in (CHAT, TURNS) and not getattr(tokenizer, "chat_template", None):
             raise UsageError(
                 f"{setting}.input: the tokenizer has no chat template; set input to pair, or to a template such as "
                 "'Question: {prompt} Answer: {response}'"
@@ -131,21 +138,47 @@ class InputBuilder:
         if self._form == PAIR:
             texts: list[Any] = [(prompt or "", response) for prompt, response in zip(prompts, responses, strict=True)]
         else:
-            texts = [self._text(prompt, response) for prompt, response in zip(prompts, responses, strict=True)]
-        found = self._backend.encode_batch_fast(texts, add_special_tokens=self._form != CHAT)
+            texts = [
+                self._text(self._turns(prompt), response) for prompt, response in zip(prompts, responses, strict=True)
+            ]
+        taken = [text or "" for text in texts]
+        found = self._backend.encode_batch_fast(taken, add_special_tokens=self._adds_marks)
         return [
-            self._input(prompt, response, encoding)
-            for prompt, response, encoding in zip(prompts, responses, found, strict=True)
+            ModelInput(None, 0, 0, REFUSED) if text is None else self._input(prompt, response, encoding)
+            for prompt, response, text, encoding in zip(prompts, responses, texts, found, strict=True)
         ]
 
-    def _text(self, prompt: str | None, response: str) -> str:
+    def prompt_of(self, text: str) -> str:
+        """Return a prompt of one turn as ``build`` takes it."""
+        return json.dumps([{"role": "user", "content": text}]) if self._form == TURNS else text
+
+    @property
+    def _adds_marks(self) -> bool:
+        """Whether the tokenizer puts its marks around a text; a chat template has them."""
+        return self._form not in (CHAT, TURNS)
+
+    def _turns(self, prompt: str | None) -> list[Turn]:
+        """Return what stands before the response: the turns of a chat, or the prompt as the only one."""
+        if self._form == TURNS:
+            return [(turn["role"], turn["content"]) for turn in json.loads(prompt or "[]")]
+        if prompt is None or (self._form not in (CHAT, TEXT) and PROMPT not in self._form):
+            return []
+        return [("user", prompt)]
+
+    def _text(self, turns: Sequence[Turn], response: str) -> str | None:
+        """Return a record as one text; None where the chat template does not take these turns."""
+        prompt = turns[0][1] if turns else None
         if self._form == TEXT:
             return joined(prompt, response)
-        if self._form == CHAT:
-            turns = [] if prompt is None else [{"role": "user", "content": prompt}]
-            turns.append({"role": "assistant", "content": response})
-            return str(self._tokenizer.apply_chat_template(turns, tokenize=False))
-        return from_template(self._form, prompt or "", response)
+        if self._adds_marks:
+            return from_template(self._form, prompt or "", response)
+        messages = [{"role": role, "content": content} for role, content in (*turns, ("assistant", response))]
+        try:
+            return str(self._tokenizer.apply_chat_template(messages, tokenize=False))
+        except (
+            jinja2.TemplateError
+        ):  # what templates raise where roles do not alternate, or for a role they do not know
+            return None
 
     def _input(self, prompt: str | None, response: str, encoding: Any) -> ModelInput:
         total = len(encoding)
@@ -161,13 +194,13 @@ class InputBuilder:
 
     def _cut(self, prompt: str | None, response: str, encoding: Any) -> Any | None:
         """Return the encoding of a record cut to the limit; None where nothing of the response would be left."""
+        if self._form not in (PAIR, TEXT):
+            return self._cut_texts(self._turns(prompt), response, len(encoding))
         if self._form == TEXT:
             prompt, response = None, joined(prompt, response)
         first = self._alone(prompt or "")
         second = self._alone(response)
         room = self._limit - (len(encoding) - len(first) - len(second))
-        if self._form not in (PAIR, TEXT):
-            return self._cut_texts(prompt, response, first, second, room)
         kept = self._kept(len(first), len(second), room)
         if kept is None:
             return None
@@ -177,18 +210,24 @@ class InputBuilder:
             return self._backend.post_process(second, None, True)
         return self._backend.post_process(first, second, True)
 
-    def _cut_texts(self, prompt: str | None, response: str, first: Any, second: Any, room: int) -> Any | None:
-        """Return the encoding of a filled-in template whose fields are cut to ``room`` tokens.
+    def _cut_texts(self, turns: Sequence[Turn], response: str, length: int) -> Any | None:
+        """Return the encoding of a filled-in template whose fields are cut, given how many tokens it had.
 
         Where a cut text meets what stands around it, there may be more tokens than there were: then it is cut further.
         """
+        before = [self._alone(content) for _, content in turns]
+        second = self._alone(response)
+        first = sum(map(len, before))
+        room = self._limit - (length - first - len(second))
         while True:
-            kept = self._kept(len(first), len(second), room)
+            kept = self._kept(first, len(second), room)
             if kept is None:
                 return None
-            shorter = None if prompt is None else self._cut_text(prompt, first, kept[0])
+            shorter = self._cut_turns(turns, before, kept[0])
             text = self._text(shorter, self._cut_text(response, second, kept[1]))
-            encoding = self._backend.encode(text, add_special_tokens=self._form != CHAT)
+            if text is None:
+                return None
+            encoding = self._backend.encode(text, add_special_tokens=self._adds_marks)
             if len(encoding) <= self._limit:
                 return encoding
             room -= len(encoding) - self._limit
@@ -201,6 +240,16 @@ class InputBuilder:
         truncation: Truncation = self._truncation if first else "longest_first"
         kept = lengths_left(first, second, room, truncation)
         return kept if kept[1] > 0 else None
+
+    def _cut_turns(self, turns: Sequence[Turn], encodings: Sequence[Any], kept: int) -> list[Turn]:
+        """Return turns that have so many tokens together: the first ones of all, or the last ones."""
+        step = 1 if self._side == "right" else -1
+        found = []
+        for (role, content), encoding in list(zip(turns, encodings, strict=True))[::step]:
+            here = min(kept, len(encoding))
+            found.append((role, self._cut_text(content, encoding, here)))
+            kept -= here
+        return found[::step]
 
     def _cut_text(self, text: str, encoding: Any, kept: int) -> str:
         if kept >= len(encoding):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field, field_validator
 
 from corpus.errors import UsageError
-from corpus.stages import Signal
+from corpus.stages import Signal, TextBatch
 from scorers.scoring import Pairs, ScoreConfig, Scores, ScoreStage
 
 if TYPE_CHECKING:
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from scorers.model_files import ModelSource
     from scorers.sequence_classifier import SequenceClassifier
 
-FORMS = ("pair", "chat", "text")
+PAIR, CHAT, TEXT, TURNS = "pair", "chat", "text", "turns"
+FORMS = (PAIR, CHAT, TEXT)
 TOKENS, TOKENS_CUT = "tokens", "tokens_cut"
 
 
@@ -41,8 +42,9 @@ class ModelConfig(ScoreConfig):
     )
     input: str | None = Field(
         default=None,
-        description="What the model reads: pair (two segments), chat (the tokenizer's chat template around one turn of "
-        "the user, the prompt, and one of the assistant), text (the fields as one text), or a template with {prompt} "
+        description="What the model reads: pair (two segments), chat (the tokenizer's chat template around the turns "
+        "that input.messages_column has up to the response, or around prompt and response as a turn of the user and "
+        "one of the assistant), text (the fields as one text), or a template with {prompt} "
         "and {response}. Default of reward_model pair where there is a prompt, else text.",
     )
     max_tokens: Annotated[int, Field(ge=8)] | None = Field(
@@ -64,7 +66,7 @@ class ModelConfig(ScoreConfig):
         description="What it computes with; auto: bfloat16 for a model stored in it, else float32, on any device.",
     )
     batch_tokens: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="Most tokens of a batch, padding included; default 4096 on a CPU, 65536 on a GPU."
+        default=None, description="Most tokens of a batch, padding included; default 1024 on a CPU, 65536 on a GPU."
     )
 
     @field_validator("input")
@@ -97,6 +99,35 @@ class ModelStage(ScoreStage):
             return self.config.input
         return "pair" if self.text_field == "both" else "text"
 
+    @property
+    def reading(self) -> str:
+        """How the model's input is built: as ``form`` says, or turn by turn where records are chats."""
+        return TURNS if self.chat_column is not None else self.form
+
+    def read_chats(self, column: str) -> None:
+        """Read turns as they are where the model's input is a chat."""
+        if self.form == CHAT and self.text_field == "both":
+            self.chat_column = column
+
+    def pairs(self, batch: TextBatch) -> Pairs:
+        """Return the records of a batch; prompts of chats are their turns, as JSON."""
+        pairs = super().pairs(batch)
+        if self.chat_column is None:
+            return pairs
+        import numpy as np
+        import pyarrow as pa
+
+        from corpus.edited_chats import chats_of, turns_before_response
+        from corpus.json_text import json_texts
+
+        assert batch.records is not None
+        rows = np.flatnonzero(batch.alive)
+        chats = chats_of(batch.records, self.chat_column, pa.array(rows))
+        places = np.full(len(batch), -1)
+        places[rows] = np.arange(len(rows))
+        turns = json_texts([turns_before_response(chat) for chat in chats])
+        return Pairs(turns.take(pa.array(places, mask=places < 0)), pairs.responses)
+
     def check(self) -> None:
         """Raise UsageError where packages are missing, or model and input cannot be what the settings say."""
         from scorers.model_files import check_packages
@@ -128,7 +159,7 @@ class ModelStage(ScoreStage):
         """Return model, input and what is cut: all that a score depends on."""
         names = ("max_tokens", "truncation", "truncation_side", "dtype")
         settings = {name: str(getattr(self.config, name)) for name in names}
-        return {"scorer": "sequence classification", **self.fingerprint(), "input": self.form, **settings}
+        return {"scorer": "sequence classification", **self.fingerprint(), "input": self.reading, **settings}
 
     def more_signals(self) -> tuple[Signal, ...]:
         """Return how long the record is, and how much of it the model did not see."""
@@ -148,7 +179,7 @@ class ModelStage(ScoreStage):
         config = self.config
         settings = ModelSettings(
             self.source(),
-            self.form,
+            self.reading,
             config.max_tokens,
             config.truncation,
             config.truncation_side,

@@ -8,7 +8,7 @@ scores, see ``scorers.best``.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from corpus.errors import ThresherError
 from corpus.stages import Judgement, Off, RecordStage, Rule, Signal, Stage, StageConfig, TextBatch, TextField
+from scorers.groups import LANGUAGE, group_column, group_signal, group_values
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from scorers.score_table import ScoreTable
 
 DECIMALS = 4
-SCORE, SCORED, REASON = "score", "scored", "reason"
+SCORE, SCORED, REASON, GROUP = "score", "scored", "reason", "group"
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]
@@ -58,8 +59,6 @@ class Keep(BaseModel):
             raise ValueError(f"keep takes one of at_least, best_fraction and best; {found}")
         if self.values and self.per is None:
             raise ValueError("keep.values names groups, so it needs keep.per")
-        if self.at_least is not None and self.values and self.per != "language":
-            raise ValueError("keep.values beside at_least takes per: language only")
         for name, value in self.values.items():
             if self.best_fraction is not None and not 0 <= value <= 1:
                 raise ValueError(f"keep.values.{name} is {value:g}; a fraction is from 0 to 1")
@@ -131,11 +130,13 @@ class Pairs:
 class Scorer(RecordStage):
     """A stage that gives each record alive a score, and compares it with a limit.
 
-    Signals: ``score``; ``scored``, 1 or 0; ``reason``, why there is no score; then those of the scorer.
+    Signals: ``score``; ``scored``, 1 or 0; ``reason``, why there is no score; then those of the scorer, and ``group``
+    where limits of named groups need it.
     """
 
     default_field: ClassVar[TextField] = "both"
     config: ScoreConfig
+    _group_signal: str | None = None
 
     @classmethod
     def variant(cls, config: StageConfig) -> type[Stage]:
@@ -162,7 +163,35 @@ class Scorer(RecordStage):
             Signal(SCORED, "int64", "1 where the record has a score, else 0."),
             Signal(REASON, "string", "Why the record has no score."),
             *self.more_signals(),
+            *self._group_signals(),
         )
+
+    def _group_signals(self) -> tuple[Signal, ...]:
+        """Return the signal of the group, where groups have limits of their own and are no labels of languages."""
+        keep = self.config.keep
+        if keep == "off" or not keep.values or (keep.per == LANGUAGE and self._group_signal is not None):
+            return ()
+        # The description tells the groups of one column from those of another, where runs are compared.
+        return (Signal(GROUP, "string", f"Group whose limit holds for the record: its {keep.per}."),)
+
+    def bind(self, before: Sequence[Stage]) -> None:
+        """Find the groups that have limits of their own. Raises UsageError where they are languages that none finds."""
+        super().bind(before)
+        keep = self.config.keep
+        if keep == "off" or not keep.values:
+            return
+        self._group_signal = group_signal(keep.per, before)
+        if keep.at_least is not None and self._group_signals():
+            self.language_column = f"{self.name}.{GROUP}"
+
+    def user_columns(self) -> Mapping[str, str]:
+        """Return the column of the groups."""
+        keep = self.config.keep
+        return {} if keep == "off" or not keep.values else group_column(keep.per, self._group_signal)
+
+    def signal_columns(self) -> tuple[str, ...]:
+        """Return the signal of the groups."""
+        return () if self._group_signal is None else (self._group_signal,)
 
     def rules(self) -> tuple[Rule, ...]:
         """Return the rules: the record can be scored, and its score is high enough."""
@@ -171,7 +200,7 @@ class Scorer(RecordStage):
     def uses_languages(self) -> bool:
         """Say whether limits differ by language."""
         keep = self.config.keep
-        return keep != "off" and keep.at_least is not None and bool(keep.values)
+        return keep != "off" and keep.at_least is not None and bool(keep.values) and keep.per == LANGUAGE
 
     def curated_columns(self) -> Mapping[str, str]:
         """Return the column of the score."""
@@ -199,6 +228,11 @@ class Scorer(RecordStage):
             REASON: pa.array(reasons, pa.string()).take(taking),
             **{name: values.take(taking) for name, values in scores.more.items()},
         }
+        if self._group_signals():
+            assert self.config.keep != "off"
+            assert batch.records is not None
+            per = str(self.config.keep.per)
+            signals[GROUP] = group_values(per, self._group_signal, batch.records, batch.marks)
         again = None
         if reused is not None:
             again = np.zeros(len(batch), np.bool_)
@@ -222,6 +256,27 @@ class Scorer(RecordStage):
     def measure(self, batch: TextBatch) -> dict[str, pa.Array]:
         """Return the signals."""
         return self.judge(batch).signals
+
+    def notice_counts(self, signals: Mapping[str, pa.Array]) -> dict[str, int]:
+        """Return how many records are in each group that has a limit of its own."""
+        import pyarrow.compute as pc
+
+        keep = self.config.keep
+        if keep == "off" or not keep.values:
+            return {}
+        groups = signals[GROUP] if self._group_signals() else signals[str(self._group_signal)]
+        return {f"in_{name}": pc.sum(pc.equal(groups, name)).as_py() or 0 for name in sorted(keep.values)}
+
+    def notices(self, counts: Mapping[str, int]) -> list[str]:
+        """Say which groups that have a limit of their own no record is in: one may be misspelt."""
+        keep = self.config.keep
+        unseen = [] if keep == "off" else [name for name in sorted(keep.values) if counts.get(f"in_{name}") == 0]
+        if keep == "off" or not unseen or not counts["entered"]:
+            return []
+        return [
+            f"keep.values has limits for {', '.join(unseen)}, and no record that entered the stage has such a value of "
+            f"{keep.per}: check the spelling"
+        ]
 
 
 class ScoreStage(Scorer):

@@ -26,12 +26,14 @@ import transformers
 from corpus.errors import UsageError
 from scorers.model_files import ModelSource, check_folder, model_folder
 from scorers.model_inputs import InputBuilder, ModelInput, Side, Truncation, token_limit
+from scorers.packed_linear import pack_linear_layers
 from scorers.token_batches import PaddedBatch, TokenSequence, cut_batches, pad
 
 Device = Literal["auto", "cpu", "cuda"]
 DataType = Literal["auto", "float32", "bfloat16", "float16"]
 
-CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 4096, 65536
+CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 1024, 65536
+"""On a CPU, what a layer computes for 1,024 tokens stays in the caches: 4,096 take 12 % longer, 256 take 4 %."""
 STRETCH_CHARACTERS = 1 << 20
 """Text that is tokenised at a time: the tokenizer's objects take some hundred bytes a token."""
 OUT_OF_MEMORY = "out_of_memory"
@@ -124,6 +126,8 @@ class SequenceClassifier:
             )
         _share_cores()
         self._model = model.to(self._device).eval()
+        if self._device.type == "cpu" and dtype == torch.float32:
+            pack_linear_layers(self._model)
         self._outputs = int(config.num_labels)
         self.limit = token_limit(setting, tokenizer, config, settings.max_tokens)
         on_gpu = self._device.type == "cuda"
@@ -234,7 +238,8 @@ class SequenceClassifier:
         last token for the whole, and want it before. Where neither holds, or the model has no padding, each record has
         to be a batch by itself.
         """
-        inputs = self._inputs.build([prompt for prompt, _ in _PROBES], [response for _, response in _PROBES])
+        prompts = [self._inputs.prompt_of(prompt) for prompt, _ in _PROBES]
+        inputs = self._inputs.build(prompts, [response for _, response in _PROBES])
         sequences = [item.sequence for item in inputs if item.sequence is not None]
         if self._padding_id is None or len({len(sequence) for sequence in sequences}) < len(_PROBES):
             return None

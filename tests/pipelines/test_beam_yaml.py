@@ -24,8 +24,10 @@ from corpus.errors import ThresherError, UsageError
 from corpus.findings import SPAN_SCHEMA
 from corpus.inputs import InputConfig
 from corpus.stages import EditingStage, Judgement, Rule, Signal, StageConfig, TextBatch, TextField, known_stages
+from corpus.verdicts import alive_after, mark_record_stage
 from pipelines import beam_yaml_duplicates
 from pipelines.beam_yaml_duplicates import REFERENCE, ApplyVerdicts, RowsJob, StageRows
+from pipelines.beam_yaml_fields import fields_named
 from pipelines.beam_yaml_rows import RowLayout, canonical, read_rows
 from pipelines.beam_yaml_staging import RowEncoder, check_staging, make_staging
 from tests.pipelines.corpora import ENGLISH, documents, run, table, write_config
@@ -620,6 +622,30 @@ def test_groups_of_a_budget_are_signals_or_columns(by: str, signals: tuple[str, 
     row = beam.Row(text="a", tongue_label="en", language="x", kind="x", kind_name="z", meta=beam.Row(kind="y"))
     transform.expand(beam.Pipeline("FnApiRunner") | beam.Create([row]))
     assert transform._stage.signal_columns() == signals
+
+
+@pytest.mark.parametrize("per", ["language", "kind.name", "kind", "meta.kind", "source"])
+def test_groups_of_a_limit_are_signals_or_columns(per: str) -> None:
+    keep = {"at_least": 2.0, "per": per, "values": {"x": 1.0}}
+    settings = {"language_stage": "tongue", "source_column": "kind", "column": "quality", "keep": keep}
+    transform = StageTransform("column", settings)
+    fields = {"text": "a", "tongue_label": "x", "kind": "x", "kind_name": "x", "meta": beam.Row(kind="x"), "quality": 1}
+    transform.expand(beam.Pipeline("FnApiRunner") | beam.Create([beam.Row(**fields)]))
+    read = tuple(fields_named(transform._stage.config.model_dump(), fields))
+    layout = RowLayout(tuple(fields), InputConfig(files=["rows"], source_column="kind"), transform._stage, read)
+    row = [{"kind": "x"} if name == "meta" else value for name, value in fields.items()]
+    others = [{"kind": "y"} if name == "meta" else value.replace("x", "y") if isinstance(value, str) else value
+              for name, value in fields.items()]  # fmt: skip
+    batch = read_rows(layout, [tuple(row), tuple(others)]).batch
+    assert alive_after(mark_record_stage(layout.record_stage, batch).marks, [layout.stage]).tolist() == [True, False]
+
+
+def test_a_limit_of_sources_needs_the_field_of_the_source() -> None:
+    rows = beam.Pipeline("FnApiRunner") | beam.Create([beam.Row(text="a", quality=1)])
+    for per, message in (("source", "keep.per is about sources"), ("knid", "keep.per: knid: its input has no field")):
+        keep = {"at_least": 2.0, "per": per, "values": {"x": 1.0}}
+        with pytest.raises(UsageError, match=message):
+            StageTransform("column", {"column": "quality", "keep": keep}).expand(rows)
 
 
 def test_the_field_of_a_stage_defaults_as_in_a_run() -> None:

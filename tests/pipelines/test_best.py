@@ -18,6 +18,7 @@ import xxhash
 
 from corpus.batch import chunk_key
 from pipelines.best import partition_of
+from pipelines.whatif_command import whatif
 from scorers.column import Column
 from scorers.scoring import Scores
 from tests.pipelines.corpora import report, run, table, write_config
@@ -105,6 +106,47 @@ def test_the_best_are_those_of_the_definition(tmp_path: Path, keep: dict[str, An
             staying = [_score(other) for other in group if other["id"] in kept]
             threshold = min(staying) if staying else None  # type: ignore[type-var]
             assert (entry["rule"], entry["value"], entry["threshold"]) == ("keep", score, threshold)
+
+
+def _least(limits: dict[str, float], group: Any) -> float:
+    return limits.get(str(group), 1.5)
+
+
+def test_limits_of_groups(tmp_path: Path) -> None:
+    """By a column of the user's, by the source, and by a signal of a stage before, in one run; then other limits."""
+    rows = [row | {"site": f"site {place % 3}", "kind": place % 4} for place, row in enumerate(_rows(300, seed=9))]
+    limits = {"a": 2.0, "b": -5.0, "site 1": 2.25, "3": 0.25, "2": 2.75, "unheard of": 1.0}
+    columns = {"group": "group", "source": "site", "kind.score": "kind"}
+    stages: list[Any] = [{"column": {"name": "kind", "column": "kind"}}]
+    for number, per in enumerate(columns):
+        keep = {"at_least": 1.5, "per": per, "values": limits}
+        stages.append({"column": {"name": f"by_{number}", "column": "quality", "keep": keep, "unscorable": "keep"}})
+    folder = _run(tmp_path, write_rows(tmp_path / "in", rows), stages, source_column="site")
+
+    def kept(limits: dict[str, float]) -> set[str]:
+        return {
+            row["id"]
+            for row in rows
+            if _score(row) is None or all(_score(row) >= _least(limits, row[column]) for column in columns.values())  # type: ignore[operator]
+        }
+
+    assert {row["record_id"] for row in table(folder, "curated")} == kept(limits)
+    by_id = {row["id"]: row for row in rows}
+    thresholds = defaultdict(set)
+    for entry in table(folder, "ledger"):
+        row, place = by_id[entry["record_id"]], int(entry["stage"][-1])
+        assert entry["threshold"] == _least(limits, row[list(columns.values())[place]])
+        thresholds[place].add(entry["threshold"])
+    assert thresholds == {0: {1.5, 2.0}, 1: {1.5, 2.25}, 2: {2.75}}
+    unseen = [line for line in json.loads((folder / "run.json").read_text())["warnings"] if "unheard of" in line]
+    assert len(unseen) == 3
+    assert "a, b, site 1, unheard of" not in unseen[0]
+
+    others = limits | {"a": 0.5}
+    then = whatif(str(folder), ["by_0.keep.values={a: 0.5, b: -5.0, 'site 1': 2.25}"])["then"]
+    assert then["records"]["kept"] == len(kept(others)) != len(kept(limits))
+    unknown = whatif(str(folder), ["by_0.keep.per=source"])["then"]
+    assert "changes what it measures" in str(unknown)
 
 
 def test_at_least_and_policies(tmp_path: Path) -> None:

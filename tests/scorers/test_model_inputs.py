@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from typing import Any
 
 import numpy as np
@@ -92,7 +93,9 @@ def test_templates_keep_what_stands_around_the_fields(
     found = InputBuilder("stages.x", tokenizer, form, limit, truncation, side).build([prompt], [response])[0]
     if found.sequence is None:
         assert found.reason == "too_long"
-        assert (truncation, found.tokens > limit) == ("response", True)
+        # A response that is one word with what stands around it has more tokens there than by itself.
+        assert truncation == "response" or form == "answer{response}question"
+        assert found.tokens > limit
         return
     assert len(found.sequence) <= limit
     assert (found.cut > 0) == (found.tokens > limit)
@@ -105,6 +108,59 @@ def test_templates_keep_what_stands_around_the_fields(
     if found.tokens > limit and form != "answer{response}question":
         # As much as fits, but for a token that joins another where a text was cut.
         assert len(found.sequence) >= limit - 2
+
+
+CHAT = "{% for turn in messages %}{{ turn['role'] }} : {{ turn['content'] }} !{% endfor %}"
+STRICT = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}yes"
+SAID = st.lists(st.sampled_from(small_models.WORDS).filter(str.isalpha), max_size=30).map(" ".join)
+TURNS = st.lists(st.tuples(st.sampled_from(["tell", "user", "assistant"]), SAID), max_size=4)
+
+
+def turns_builder(
+    template: str, limit: int, truncation: Truncation = "longest_first", side: Any = None
+) -> InputBuilder:
+    tokenizer = small_models.word_tokenizer()
+    tokenizer.chat_template = template
+    return InputBuilder("stages.x", tokenizer, "turns", limit, truncation, side)
+
+
+def as_json(turns: list[tuple[str, str]]) -> str:
+    return json.dumps([{"role": role, "content": content} for role, content in turns])
+
+
+@given(
+    TURNS, SAID.filter(bool), st.integers(40, 80), st.sampled_from([*STRATEGIES]), st.sampled_from(["left", "right"])
+)
+def test_turns_of_a_chat(
+    turns: list[tuple[str, str]], response: str, limit: int, truncation: Truncation, side: str
+) -> None:
+    made = turns_builder(CHAT, limit, truncation, side)
+    found = made.build([as_json(turns)], [response])[0]
+    if found.sequence is None:
+        assert (found.reason, truncation) == ("too_long", "response")
+        return
+    pieces = [TOKENIZER.backend_tokenizer.id_to_token(number) for number in found.sequence.ids.tolist()]
+    said = [(role, content.split()) for role, content in (*turns, ("assistant", response))]
+    whole = [word for role, words in said for word in (role, ":", *words, "!")]
+    assert found.tokens == len(whole)
+    if found.tokens <= limit:
+        assert pieces == whole
+        return
+    assert limit == len(pieces)
+    # Each turn is there with its role; of the prompt, only its one end is cut.
+    parts = " ".join(pieces).removesuffix(" !").split(" !")
+    kept = [part.split()[2:] for part in parts]
+    assert [part.split()[0] for part in parts] == [role for role, _ in said]
+    before = [word for words in kept[:-1] for word in words]
+    original = [word for _, words in said[:-1] for word in words]
+    assert before == (original[: len(before)] if side == "right" else original[len(original) - len(before) :])
+
+
+def test_a_template_that_does_not_take_these_turns() -> None:
+    chats = [[("user", "why")], [("system", "tell me"), ("user", "why")], []]
+    found = turns_builder(STRICT, 20).build([as_json(turns) for turns in chats], ["yes", "yes", "yes"])
+    assert [item.reason for item in found] == [None, "refused_by_template", None]
+    assert [item.tokens for item in found] == [1, 0, 1]
 
 
 def test_a_text_of_special_tokens_only_has_no_room() -> None:

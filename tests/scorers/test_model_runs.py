@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import fasttext
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from corpus.errors import ThresherError
@@ -18,6 +21,8 @@ from tests.pipelines.corpora import table, write_config
 
 if any(importlib.util.find_spec(name) is None for name in ("torch", "transformers")):
     pytest.skip("the extra models is not installed", allow_module_level=True)
+
+import transformers
 
 from tests.scorers import small_models
 
@@ -80,6 +85,60 @@ def test_a_run_and_another_without_the_model(tmp_path: Path, monkeypatch: pytest
     assert [row["id"] for row in table(tmp_path / "again", "curated")] == [
         row["id"] for row in table(tmp_path / "run", "curated")
     ]
+
+
+CHAT = "{% for turn in messages %}<{{ turn['role'] }}> {{ turn['content'] }} <|end|>\n{% endfor %}"
+
+
+def test_chats_are_read_turn_by_turn(tmp_path: Path) -> None:
+    """With what stages before cut of the turns, in this pass and in the one before; from Parquet and from JSONL."""
+    model = small_models.left_to_right(tmp_path / "model", "qwen2", "left", CHAT)
+    chats = []
+    for number in range(16):
+        words = small_models.texts(4 * 16)[4 * number : 4 * number + 4]
+        words[number % 4] += f" ask a{number}@firm.com or 52.1.2.{number} no\n\nyes"
+        roles = ("system", "user", "assistant", "user", "assistant") if number % 2 else ("user", "assistant")
+        turns = [
+            {"role": role, "content": text} for role, text in zip(roles, [*words, RESPONSES[number]], strict=False)
+        ]
+        # A turn without a text, and one behind the response.
+        turns[1:1] = [{"role": "tool", "content": None}] * (number % 3)
+        chats.append({"messages": [*turns, {"role": "user", "content": "thanks"}], "id": f"c{number}"})
+    pq.write_table(pa.Table.from_pylist(chats[:8]), tmp_path / "a.parquet")
+    (tmp_path / "b.jsonl").write_text("".join(json.dumps(chat) + "\n" for chat in chats[8:]))
+    reward = {"model": str(model), "score_table": "off", "device": "cpu", "input": "chat"}
+    stages = [
+        {"pii": {"ip_addresses": "off"}}, {"reward_model": {"name": "early", **reward}}, "exact_duplicates",
+        {"pii": {"name": "addresses", "emails": "off"}}, {"reward_model": {"name": "late", **reward}},
+    ]  # fmt: skip
+    files = [str(tmp_path / "a.parquet"), str(tmp_path / "b.jsonl")]
+    config = write_config(
+        tmp_path / "run.yaml", files, tmp_path / "run", stages, id_column="id", messages_column="messages"
+    )
+    run_config(load_config(config))
+    rows = {row["id"]: row for row in table(tmp_path / "run", "curated")}
+    assert len(rows) == 16
+    tokenizer = transformers.AutoTokenizer.from_pretrained(model)
+
+    def wanted(texts: Callable[[str, int], str]) -> list[float]:
+        filled = []
+        for number, chat in enumerate(chats):
+            turns = [turn for turn in chat["messages"][:-1] if turn["content"] is not None]
+            edited = [turn | {"content": texts(turn["content"], number)} for turn in turns]
+            filled.append((tokenizer.apply_chat_template(edited, tokenize=False),))
+        return small_models.plain_outputs(model, *filled)[:, 0].tolist()
+
+    early = wanted(lambda text, number: text.replace(f"a{number}@firm.com", "<EMAIL>"))
+    late = wanted(
+        lambda text, number: text.replace(f"a{number}@firm.com", "<EMAIL>").replace(f"52.1.2.{number}", "<IP_ADDRESS>")
+    )
+    assert min(abs(one - other) for one, other in zip(early, late, strict=True)) < max(
+        abs(one - other) for one, other in zip(early, late, strict=True)
+    )
+    for number in range(16):
+        row = rows[f"c{number}"]
+        assert row["score_early"] == pytest.approx(early[number], abs=2e-4)
+        assert row["score_late"] == pytest.approx(late[number], abs=2e-4)
 
 
 def test_worker_processes_have_a_model_each(tmp_path: Path) -> None:

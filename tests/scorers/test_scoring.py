@@ -33,7 +33,7 @@ WORDS = Signal("words", "int64", "Words of the text.")
         ({}, "none is given"),
         ({"at_least": 1.0, "best": 5}, "at_least and best are given"),
         ({"best": 5, "values": {"a": 3.0}}, "needs keep.per"),
-        ({"at_least": 1.0, "per": "kind", "values": {"a": 3.0}}, "per: language only"),
+        ({"at_least": 1.0, "values": {"a": 3.0}}, "needs keep.per"),
         ({"best_fraction": 0.5, "per": "kind", "values": {"a": 1.5}}, "keep.values.a is 1.5; a fraction"),
         ({"best": 5, "per": "kind", "values": {"a": 1.5}}, "keep.values.a is 1.5; a number of records is whole"),
         ({"best": 5, "per": "kind", "values": {"a": -1.0}}, "not below 0"),
