@@ -15,6 +15,7 @@ import json
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from apache_beam import pvalue
 from benchmarks.documents import FILE_BYTES, write_documents
 from corpus.batch import DocumentBatch, encode
 from corpus.stages import known_stages
-from pipelines import execution
+from pipelines import duplicate_clusters, duplicates, execution
 from pipelines.config import load_config
 
 CONFIG = """\
@@ -168,8 +169,12 @@ def measure(folder: Path, megabytes: int, seen: dict[str, Sizes], planned_rows: 
     files = folder / f"documents-{megabytes}"
     config.write_text(CONFIG.format(files=files, output=output, corpus_stages=corpus_stages))
     seen.clear()
-    planned = execution.planned_rows if planned_rows is None else lambda plan: planned_rows
-    with mock.patch.object(execution, "planned_rows", planned):
+    with ExitStack() as stack:
+        if planned_rows is not None:
+            stack.enter_context(mock.patch.object(execution, "planned_rows", return_value=planned_rows))
+            # Duplicate stages count the records that enter.
+            for module in (duplicates, duplicate_clusters):
+                stack.enter_context(mock.patch.object(module, "records_in", return_value=planned_rows))
         run = execution.execute(load_config(config), ["--direct_num_workers=1"])
     return {"bytes": size, "rows": run.report["records"]["read"], "steps": {name: seen[name] for name in sorted(seen)}}
 

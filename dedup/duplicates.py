@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from corpus.selection_keys import Words
 
-# A quarter of what a group may have: the number of records that are not Parquet is an estimate.
+# A quarter of what a group may have: some have more than others.
 GROUP_BYTES = 2 << 20
 LARGEST_GROUP = 8 << 20
 NODE_BYTES = 160
@@ -252,14 +252,14 @@ class DuplicateStage(CorpusStage):
         wanted = [*self._signals, self._group_signal]
         return (*super().signal_columns(), *(name for name in wanted if name is not None))
 
-    def partitions(self, planned_rows: int) -> int:
-        """Return the number of partitions of the keys for so many rows, as many for each band."""
-        wanted = -(-self.key_bytes(planned_rows) // GROUP_BYTES)
+    def partitions(self, rows: int) -> int:
+        """Return the number of partitions of the keys of so many records, as many for each band."""
+        wanted = -(-self.key_bytes(rows) // GROUP_BYTES)
         return max(1, wanted if wanted <= self.bands else -(-wanted // (1 + self.bands)) * (1 + self.bands))
 
-    def cluster_partitions(self, planned_rows: int) -> int:
-        """Return the number of partitions of the clusters for so many rows."""
-        return max(1, -(-planned_rows * NODE_BYTES // GROUP_BYTES))
+    def cluster_partitions(self, rows: int) -> int:
+        """Return the number of partitions of the clusters for so many records."""
+        return max(1, -(-rows * NODE_BYTES // GROUP_BYTES))
 
     def key_bytes(self, rows: int) -> int:
         """Return how many bytes of keys so many rows send."""
@@ -277,8 +277,8 @@ class DuplicateStage(CorpusStage):
 
     def signature_table(
         self, records: pa.RecordBatch, marks: pa.RecordBatch, alive: npt.NDArray[np.bool_]
-    ) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
-        """Return what is staged of a batch (``dedup.staged.signature_schema``), and its band keys, a row each.
+    ) -> pa.RecordBatch:
+        """Return what is staged of a batch (``dedup.staged.signature_schema``).
 
         Args:
             records: all columns, with the texts that enter the stage.

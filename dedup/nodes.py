@@ -1,4 +1,4 @@
-"""Columns of the signatures files as the arrays that the total order and the budget work on."""
+"""Columns of the staged nodes as the arrays that the total order and the budget work on."""
 
 from __future__ import annotations
 

@@ -10,7 +10,8 @@ ids. So the buckets of near-identical records, which have the same members in mo
 pair of several bands is compared once.
 
 Bounds: an entry takes ``ENTRY_BYTES``. Each band has partitions of its own, as far as there are enough, so that the
-buckets of one template, which has a hot one in each band, do not meet; one bucket is never cut. A clique of more than
+buckets of one template, which has a hot one in each band, do not meet; one bucket is never cut
+(``dedup.large_groups`` has what happens to the largest). A clique of more than
 ``LARGE`` members has a home by itself, and a bucket of more than ``max_bucket`` is cut into slices of about ``SLICE``
 by a hash of content and band. Its earliest records in the total order, by which the others would leave, are in every
 slice. In the order a text has the place of its best copy, which such a clique names for each member.
@@ -35,10 +36,11 @@ Contents = npt.NDArray[np.uint64]
 EXACT = (1 << 16) - 1
 """Number of the band whose key is the content hash; other bands count from 0, and are fewer."""
 ENTRY_BYTES = 22
+ENTRY_TYPES = (np.int64, np.int32, np.uint16, np.uint64, np.uint64)
+"""Arrays of packed entries: the batch key, then rows, bands, keys and content hashes."""
 LARGE = 1000
 SLICE = 1 << 16
 
-_ENTRIES = (np.int64, np.int32, np.uint16, np.uint64, np.uint64)
 _CLIQUES = (np.uint8, np.uint16, np.int32, np.int64)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MULTIPLIER = np.uint64(0xD6E8FEB86659FD93)
@@ -59,38 +61,71 @@ def mix(values: Keys) -> Keys:
     return mixed
 
 
-def pack_entries(
-    key: int, rows: Integers, bands: Keys, has_tokens: npt.NDArray[np.bool_], hashes: npt.NDArray[np.void], parts: int
-) -> Iterator[tuple[int, bytes]]:
-    """Yield (partition, packed entries) of a batch.
+@dataclass(frozen=True)
+class Entries:
+    """The n entries of a batch, by partition.
 
-    Args:
+    Attributes:
         key: batch key.
-        rows: int64[n], the rows that enter the stage.
-        bands: uint64[n, b], their band keys.
-        has_tokens: bool[n]; a row without tokens takes part in the band ``EXACT`` only.
-        hashes: V16[n], their content hashes.
-        parts: number of partitions.
+        parts: int64[n], ascending.
+        rows, bands, keys, contents: int32[n], uint16[n], uint64[n] and uint64[n].
     """
-    halves = np.ascontiguousarray(hashes).view(np.uint64).reshape(-1, 2)
-    contents = halves[:, 1]
-    with_tokens = np.flatnonzero(has_tokens)
-    count = bands.shape[1]
-    keys = np.concatenate([bands[with_tokens].T.reshape(-1), halves[:, 0]])
-    numbers = np.concatenate([np.repeat(np.arange(count), len(with_tokens)), np.full(len(rows), EXACT)])
-    chosen = np.concatenate([np.tile(with_tokens, count), np.arange(len(rows))])
-    # Each band has its own range of partitions; the content hash comes behind the others.
-    of_band = max(1, parts // (count + 1))
-    place = (mix(keys) % np.uint64(of_band)).astype(np.int64)
-    part = (np.minimum(numbers, count) * of_band + place) % parts
-    order = np.argsort(part, kind="stable")
-    borders = np.searchsorted(part[order], np.arange(parts + 1))
-    rows32 = rows.astype(np.int32)
-    for number in np.flatnonzero(np.diff(borders)).tolist():
-        taken = order[borders[number] : borders[number + 1]]
-        of_row = chosen[taken]
-        columns = [rows32[of_row], numbers[taken].astype(np.uint16), keys[taken], contents[of_row]]
-        yield number, pack_arrays([np.array([key], np.int64), *columns])
+
+    key: int
+    parts: Integers
+    rows: npt.NDArray[np.int32]
+    bands: npt.NDArray[np.uint16]
+    keys: Keys
+    contents: Contents
+
+    @staticmethod
+    def of(
+        key: int,
+        rows: Integers,
+        bands: Keys,
+        has_tokens: npt.NDArray[np.bool_],
+        hashes: npt.NDArray[np.void],
+        parts: int,
+    ) -> Entries:
+        """Return the entries of a batch.
+
+        Args:
+            key: batch key.
+            rows: int64[n], the rows that enter the stage.
+            bands: uint64[n, b], their band keys.
+            has_tokens: bool[n]; a row without tokens takes part in the band ``EXACT`` only.
+            hashes: V16[n], their content hashes.
+            parts: number of partitions.
+        """
+        halves = np.ascontiguousarray(hashes).view(np.uint64).reshape(-1, 2)
+        with_tokens = np.flatnonzero(has_tokens)
+        count = bands.shape[1]
+        keys = np.concatenate([bands[with_tokens].T.reshape(-1), halves[:, 0]])
+        numbers = np.concatenate([np.repeat(np.arange(count), len(with_tokens)), np.full(len(rows), EXACT)])
+        chosen = np.concatenate([np.tile(with_tokens, count), np.arange(len(rows))])
+        # Each band has its own range of partitions; the content hash comes behind the others.
+        of_band = max(1, parts // (count + 1))
+        place = (mix(keys) % np.uint64(of_band)).astype(np.int64)
+        part = (np.minimum(numbers, count) * of_band + place) % parts
+        order = np.argsort(part, kind="stable")
+        of_row = chosen[order]
+        columns = rows.astype(np.int32)[of_row], numbers[order].astype(np.uint16), keys[order], halves[:, 1][of_row]
+        return Entries(key, part[order], *columns)
+
+    def counts(self) -> tuple[Integers, Integers]:
+        """Return the partitions that have entries, ascending, and how many each has."""
+        return np.unique(self.parts, return_counts=True)
+
+    def packed(self) -> Iterator[tuple[int, bytes]]:
+        """Yield (partition, packed entries)."""
+        for part in np.unique(self.parts).tolist():
+            yield part, self.packed_of(part)
+
+    def packed_of(self, part: int) -> bytes:
+        """Return the packed entries of a partition."""
+        first, last = np.searchsorted(self.parts, (part, part + 1))
+        columns = [column[first:last] for column in (self.rows, self.bands, self.keys, self.contents)]
+        return pack_arrays([np.array([self.key], np.int64), *columns])
 
 
 def pairs_among(count: int) -> int:
@@ -136,7 +171,7 @@ def propose(
     """
     columns: list[list[npt.NDArray[np.generic]]] = [[], [], [], []]
     for data in packed:
-        key, rows, bands, keys, contents = unpack_arrays(data, _ENTRIES)
+        key, rows, bands, keys, contents = unpack_arrays(data, ENTRY_TYPES)
         for column, values in zip(
             columns, (first_row_id(int(key[0])) + rows.astype(np.int64), bands, keys, contents), strict=True
         ):

@@ -83,7 +83,7 @@ def at_threshold(intersections: Counts, unions: Counts, threshold: float) -> npt
     """Say which of n pairs have a Jaccard similarity of at least the threshold, exactly: nothing is rounded.
 
     Args:
-        intersections, unions: int32[n], from ``dedup.shingles_overlap_kernel.jaccard_counts``.
+        intersections, unions: int32[n], from ``dedup.intersections.jaccard_counts``.
         threshold: meant as the decimal in which it is written, above 0 and at most 1.
 
     Returns:

@@ -90,7 +90,7 @@ def count_common_side_by_side(hashes: Hashes, a: int, a_end: int, b: int, b_end:
     f"Tuple((int32[::1], int32[::1]))(Array(int64, 1, 'C', True), Array(uint64, 1, 'C', True), {PAIRS}, {PAIRS}, "
     "float64)"
 )
-def jaccard_counts(
+def merged_counts(
     offsets: npt.NDArray[np.int64], hashes: Hashes, first: Counts, second: Counts, least: float
 ) -> tuple[Counts, Counts]:
     """Return the sizes of intersection and union of n pairs of sets, int32[n] each.

@@ -1,8 +1,9 @@
 """What a duplicate stage keeps of a batch in staging, and the names of its files; shingles: ``dedup.candidates``.
 
-``staging/near-STAGE/signatures/KEY.arrow`` has a row per record that entered the stage: its signature and what the
-total order and the budget need. It is not compressed (hashes do not compress), so that local readers map it into memory
-and touch the rows that they need only. Object stores give whole files, of which a process keeps ``CACHED_BYTES``.
+``staging/near-STAGE/nodes/KEY.arrow`` has a row per record that entered the stage: what its keys, the total order and
+the budget need; ``signatures/KEY.arrow`` has their signatures, which are most of the bytes and are needed less often.
+Neither is compressed (hashes do not compress), so that local readers map files into memory and touch the rows that they
+need only. Object stores give whole files, one read each, of which a process keeps ``CACHED_BYTES``.
 """
 
 from __future__ import annotations
@@ -21,18 +22,21 @@ from dedup.byte_cache import ByteCache
 Integers = npt.NDArray[np.int64]
 Signatures = npt.NDArray[np.uint32]
 
+SIGNATURE = "signature"
 CACHED_BYTES = 64 << 20
 _FILES = ByteCache(CACHED_BYTES)
 
 
-def signature_schema(permutations: int, priorities: int) -> pa.Schema:
-    """Return the columns of a signatures file.
+def signature_schema(permutations: int, priorities: int, is_scoped: bool) -> pa.Schema:
+    """Return the columns of the signatures and nodes of a batch.
 
     ``signature`` is the MinHash of ``permutations`` little-endian uint32 (without a meaning where ``has_tokens`` is
-    false, and left out for 0 permutations); ``priority_I`` are words that sort like the priority keys; ``group`` is a
-    number (``corpus.selection_keys``); ``units`` are what the budget counts.
+    false, and left out for 0 permutations), which lies in the file of signatures beside ``row``. All others lie in
+    that of nodes: ``priority_I`` are words that sort like the priority keys; ``group`` is a number
+    (``corpus.selection_keys``); ``units`` are what the budget counts; ``scope`` is a hash of the source, where only
+    records of one source are compared.
     """
-    signature = [pa.field("signature", pa.binary(4 * permutations))] if permutations else []
+    signature = [pa.field(SIGNATURE, pa.binary(4 * permutations))] if permutations else []
     return pa.schema(
         [
             pa.field("row", pa.int32()),
@@ -46,17 +50,31 @@ def signature_schema(permutations: int, priorities: int) -> pa.Schema:
             pa.field("group", pa.int64()),
             pa.field("position", pa.int64()),
             pa.field("record_id", pa.string()),
+            *([pa.field("scope", pa.uint64())] if is_scoped else []),
         ]
     )
 
 
-def _name(stage: str, kind: str, key: int) -> str:
-    return f"staging/near-{stage}/{kind}/{stem(key)}.arrow"
+def nodes_folder(stage: str) -> str:
+    """Return the name of the folder with the nodes of all batches."""
+    return f"staging/near-{stage}/nodes"
+
+
+def _nodes_name(stage: str, key: int) -> str:
+    return f"{nodes_folder(stage)}/{stem(key)}.arrow"
+
+
+def _signatures_name(stage: str, key: int) -> str:
+    return f"staging/near-{stage}/signatures/{stem(key)}.arrow"
 
 
 def write_signatures(folder: Folder, stage: str, key: int, file: str, table: pa.RecordBatch) -> None:
-    """Store the signatures of a batch; ``file`` is the display path of its file."""
-    _write(folder, _name(stage, "signatures", key), table.replace_schema_metadata({"file": file}))
+    """Store the signatures and nodes of a batch, ``signature_schema``; ``file`` is the display path of its file."""
+    table = table.replace_schema_metadata({"file": file})
+    names = table.schema.names
+    if SIGNATURE in names:
+        _write(folder, _signatures_name(stage, key), table.select(["row", SIGNATURE]))
+    _write(folder, _nodes_name(stage, key), table.select([name for name in names if name != SIGNATURE]))
 
 
 def edges_name(stage: str, home: int) -> str:
@@ -96,9 +114,16 @@ def _read(folder: Folder, name: str) -> pa.RecordBatch:
     return pa.ipc.open_file(pa.py_buffer(data)).get_batch(0)
 
 
-def read_signatures(folder: Folder, stage: str, key: int) -> pa.RecordBatch:
-    """Return the signatures file of a batch."""
-    return _read(folder, _name(stage, "signatures", key))
+def read_signatures(folder: Folder, stage: str, key: int, columns: Sequence[str]) -> pa.RecordBatch:
+    """Return some columns of the signatures and nodes of a batch; only files that have them are read."""
+    of_nodes = [name for name in columns if name != SIGNATURE]
+    if SIGNATURE not in columns:
+        return _read(folder, _nodes_name(stage, key)).select(of_nodes)
+    signatures = _read(folder, _signatures_name(stage, key))
+    if not set(of_nodes) - {"row"}:
+        return signatures.select(list(columns))
+    nodes = _read(folder, _nodes_name(stage, key)).select(of_nodes)
+    return nodes.append_column(SIGNATURE, signatures.column(SIGNATURE)).select(list(columns))
 
 
 def by_batch(row_ids: Integers) -> Iterator[tuple[int, Integers, Integers]]:
@@ -114,10 +139,10 @@ def _places(batch: pa.RecordBatch, rows: Integers) -> Integers:
 
 
 def read_nodes(folder: Folder, stage: str, row_ids: Integers, columns: Sequence[str]) -> pa.Table:
-    """Return some columns of the signatures files, for ascending row ids, in their order."""
+    """Return some columns of the signatures and nodes, for ascending row ids, in their order."""
     parts = []
     for key, _, rows in by_batch(row_ids):
-        batch = read_signatures(folder, stage, key).select(columns_of(columns))
+        batch = read_signatures(folder, stage, key, columns_of(columns))
         taken = batch.take(pa.array(_places(batch, rows)))
         parts.append(pa.Table.from_batches([taken.select(list(columns)).replace_schema_metadata(None)]))
     return pa.concat_tables(parts).combine_chunks()

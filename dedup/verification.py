@@ -23,6 +23,7 @@ import numpy.typing as npt
 from corpus.folder import Folder
 from corpus.packing import pack_arrays, unpack_arrays
 from dedup.candidates import Candidates
+from dedup.intersections import jaccard_counts
 from dedup.nodes import staged_ranks
 from dedup.proposals import pairs_among, unpack_ordered, unpack_pairs
 from dedup.shingles import at_threshold
@@ -149,8 +150,6 @@ class Verifier:
 
     def _prove(self, pairs: Pairs, row_ids: Integers, candidates: Candidates, edges: Edges) -> npt.NDArray[np.bool_]:
         """Compare pairs of places in ``row_ids``, keep the edges, and return which of the pairs are edges."""
-        from dedup.shingles_overlap_kernel import jaccard_counts
-
         proven = np.zeros(len(pairs), np.bool_)
         edges.verified += len(pairs)
         for chosen in self._blocks(pairs, candidates):

@@ -2,7 +2,7 @@
 
     rows -> encoded -> their bytes -> number of batches
               |                            |
-              +-------- by hash ----> batches, staged -> keys -> DuplicateVerdicts -> by batch -> rows
+              +-------- by hash ----> batches, staged -> DuplicateVerdicts -> by batch -> rows
 
 A row's hash decides its batch and its place there. So nothing depends on the bundles in which rows come, and a step
 that runs again writes the same files. Rows cross one shuffle, the one by hash; from there on they lie in staging.
@@ -28,7 +28,7 @@ from pipelines.beam_yaml_rows import ROWS_FILE, RowLayout, judged_rows, read_row
 from pipelines.beam_yaml_staging import RowEncoder, check_staging, read_staged_rows, write_staged_rows
 from pipelines.beam_yaml_steps import DROPPED, KEPT, as_row, row_values
 from pipelines.duplicate_graph import DuplicateVerdicts
-from pipelines.duplicates import prefixed, staged_keys
+from pipelines.duplicates import prefixed, stage_signatures
 
 # A batch is a group of a shuffle, whose size varies around this.
 BATCH_BYTES = 2 << 20
@@ -36,7 +36,7 @@ ROW_BYTES = 100
 DIGEST_BYTES = 16
 
 Keyed: TypeAlias = tuple[int, bytes]
-REFERENCES, KEYS, TOTALS, COUNTS = "references", "keys", "totals", "counts"
+REFERENCES, TOTALS = "references", "totals"
 REFERENCE, VERDICT = b"r", b"v"
 
 
@@ -102,7 +102,7 @@ class Spread(beam.DoFn):  # type: ignore[misc]
 
 
 class StageRows(RowsStep):
-    """(Number of a batch, its encoded rows) -> staging files, reference, packed keys and totals."""
+    """(Number of a batch, its encoded rows) -> staging files, reference and totals."""
 
     def setup(self) -> None:
         """Load the stage's kernels."""
@@ -122,13 +122,8 @@ class StageRows(RowsStep):
         kept_bytes = int(batch.records.column("bytes").to_numpy()[alive].sum())
         yield key, ChunkReference(key, True, len(alive), 0, int(alive.sum()), kept_bytes).to_bytes()
         stage = job.layout.duplicate_stage
-        keys, totals, counts = staged_keys(
-            stage, folder, job.planned_rows, key, batch.file, batch.records, batch.marks, alive
-        )
-        for keyed in keys:
-            yield pvalue.TaggedOutput(KEYS, keyed)
+        totals = stage_signatures(stage, folder, key, batch.file, batch.records, batch.marks, alive)
         yield pvalue.TaggedOutput(TOTALS, totals)
-        yield pvalue.TaggedOutput(COUNTS, counts)
 
 
 def file_of(item: int) -> str:
@@ -175,16 +170,16 @@ def judged_by_duplicate_stage(
         | "Sizes" >> beam.ParDo(Size()).with_output_types(int)
         | "Size of all" >> beam.CombineGlobally(sum).with_output_types(int)
     )
-    tags = {KEYS: Keyed, TOTALS: bytes, COUNTS: bytes}
     staged = (
         encoded
         | "Spread" >> beam.ParDo(Spread(), pvalue.AsSingleton(size)).with_output_types(Keyed)
         | "Batches" >> beam.GroupByKey()
-        | "Stage" >> beam.ParDo(StageRows(job)).with_output_types(Keyed, **tags).with_outputs(*tags, main=REFERENCES)
+        | "Stage"
+        >> beam.ParDo(StageRows(job)).with_output_types(Keyed, **{TOTALS: bytes}).with_outputs(TOTALS, main=REFERENCES)
     )
     references = staged[REFERENCES]
     duplicates = DuplicateVerdicts(job, job.layout.duplicate_stage, 1)
-    verdicts = duplicates.apply(staged[KEYS], references, staged[TOTALS], staged[COUNTS])
+    verdicts = duplicates.apply(references, staged[TOTALS])
     applying = beam.ParDo(ApplyVerdicts(job)).with_output_types(row_types[KEPT], **{DROPPED: row_types[DROPPED]})
     both = (
         references | "References" >> prefixed(REFERENCE),

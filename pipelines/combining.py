@@ -49,6 +49,17 @@ def pack_counts(
     return counts.tobytes()
 
 
+def large_groups(sizes: bytes, most: int) -> set[int]:
+    """Return the partitions whose groups have references only.
+
+    Args:
+        sizes: packed totals by partition, whose weights are bytes.
+        most: bytes that a group may have; half of them are reckoned with, for what the sizes do not know.
+    """
+    parts, _, sent = selection.unpack_totals(sizes)
+    return set(parts[sent > most // 2].tolist())
+
+
 @dataclass(frozen=True)
 class StageCounts:
     """The sums of all counts of a duplicate stage.

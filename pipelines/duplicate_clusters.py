@@ -42,15 +42,18 @@ from dedup.duplicates import LARGEST_GROUP, NODE_BYTES
 from dedup.labels import StagedComponents
 from dedup.staged import edges_name, overflow_name, read_nodes, read_signatures
 from dedup.verification import EDGE_BYTES, pack_edges, read_edges, unpack_edges
-from pipelines.combining import OVERFLOW, StageCounts, pack_counts
-from pipelines.duplicates import COPIES, COUNTS, TOTALS, DuplicateStep, Keyed, bytes_of
+from pipelines.combining import OVERFLOW, StageCounts, large_groups, pack_counts
+from pipelines.duplicates import COPIES, COUNTS, TOTALS, DuplicateStep, Keyed, bytes_of, records_in
 from reports.closing import MEMBERS_FOUND, SHUFFLED, summary_name
 
 Integers = npt.NDArray[np.int64]
 
 
 class ComponentStep(DuplicateStep):
-    """A step that finds the components of records. Side inputs are the forest, where the stage has edges, and sizes."""
+    """A step that finds the components of records.
+
+    Side inputs are the totals of all records, sizes, and the forest where the stage has edges.
+    """
 
     def labels_of(self, row_ids: Integers, forest: bytes) -> Integers:
         """Return the component of each record. Raises ThresherError where rounds have to find them first."""
@@ -63,50 +66,48 @@ class ComponentStep(DuplicateStep):
             raise ThresherError(f"{self.name}: too many records are in clusters for one process to find these")
         return found.labels_of(row_ids)
 
-    def partitions_of(self, labels: Integers, forest: bytes) -> Integers:
+    def partitions_of(self, labels: Integers, totals: bytes, forest: bytes) -> Integers:
         """Return the partition of the component of each of some records."""
-        partitions = self.stage.cluster_partitions(self.job.planned_rows)
+        partitions = self.stage.cluster_partitions(records_in(totals))
         return components.partition_of(self.labels_of(labels, forest), partitions)
 
 
 class SizeNodes(ComponentStep):
     """(Batch key, its rows that are in clusters) -> packed totals: nodes, and their bytes, by partition."""
 
-    def process(self, element: tuple[int, Iterable[bytes]], forest: bytes = b"") -> Iterator[bytes]:
+    def process(self, element: tuple[int, Iterable[bytes]], totals: bytes, forest: bytes = b"") -> Iterator[bytes]:
         """Size one batch."""
         _, labels = unpack_members(element[1])
-        parts, counts = np.unique(self.partitions_of(labels, forest), return_counts=True)
+        parts, counts = np.unique(self.partitions_of(labels, totals, forest), return_counts=True)
         yield pack_totals(parts, counts, counts * NODE_BYTES)
 
 
 class SizeEdges(ComponentStep):
     """(Home, edges) -> packed totals: no nodes, and the bytes of the edges, by partition."""
 
-    def process(self, element: Keyed, forest: bytes) -> Iterator[bytes]:
+    def process(self, element: Keyed, totals: bytes, forest: bytes) -> Iterator[bytes]:
         """Size some edges."""
         table = unpack_edges([element[1]])
         firsts = np.ascontiguousarray(table[:, 0])
-        parts, counts = np.unique(self.partitions_of(firsts, forest), return_counts=True)
+        parts, counts = np.unique(self.partitions_of(firsts, totals, forest), return_counts=True)
         yield pack_totals(parts, np.zeros(len(parts), np.int64), counts * EDGE_BYTES)
 
 
 def too_large(node_sizes: bytes, edge_sizes: bytes) -> set[int]:
     """Return the partitions whose groups have references only, given the totals of all, none of edges as empty."""
-    parts, _, sent = unpack_totals(merge_totals([sizes for sizes in (node_sizes, edge_sizes) if sizes]))
-    # Half of what a group may have: record ids may be longer than is reckoned with.
-    return set(parts[sent > LARGEST_GROUP // 2].tolist())
+    return large_groups(merge_totals([sizes for sizes in (node_sizes, edge_sizes) if sizes]), LARGEST_GROUP)
 
 
 class LabelEdges(ComponentStep):
     """(Home, edges) -> (partition of their component, edges, or a reference to the home)."""
 
     def process(
-        self, element: Keyed, node_sizes: bytes, edge_sizes: bytes, forest: bytes
+        self, element: Keyed, totals: bytes, node_sizes: bytes, edge_sizes: bytes, forest: bytes
     ) -> Iterator[Keyed | pvalue.TaggedOutput]:
         """Deal out some edges."""
         home, data = element
         table = unpack_edges([data])
-        parts = self.partitions_of(np.ascontiguousarray(table[:, 0]), forest)
+        parts = self.partitions_of(np.ascontiguousarray(table[:, 0]), totals, forest)
         large = too_large(node_sizes, edge_sizes)
         labelled = [
             (part, pack_home(home) if part in large else EDGES + pack_edges(table[parts == part]))
@@ -122,6 +123,7 @@ class LabelNodes(ComponentStep):
     def process(
         self,
         element: tuple[int, Iterable[bytes]],
+        totals: bytes,
         node_sizes: bytes,
         edge_sizes: bytes = b"",
         forest: bytes = b"",
@@ -131,7 +133,7 @@ class LabelNodes(ComponentStep):
         self._check(node_sizes)
         large = too_large(node_sizes, edge_sizes)
         rows, labels = unpack_members(packed)
-        parts = self.partitions_of(labels, forest)
+        parts = self.partitions_of(labels, totals, forest)
         row_ids = rows.astype(np.int64) + first_row_id(key)
         inline = ~np.isin(parts, list(large))
         table = None
@@ -221,7 +223,7 @@ class SendUnits(DuplicateStep):
     def process(self, element: Keyed, staged: bytes) -> Iterator[Keyed]:
         """Read one batch."""
         key = element[0]
-        table = read_signatures(self.job.folder, self.name, key)
+        table = read_signatures(self.job.folder, self.name, key, ["row", "units"])
         yield key, pack_units(table.column("row").to_numpy(), table.column("units").to_numpy())
 
 

@@ -1,6 +1,6 @@
 """The Beam graph of a duplicate stage: from packed keys to verdicts on batches.
 
-keys -> buckets: cliques ----------> pairs -> proven edges -> forest
+sizes -> keys -> buckets: cliques -> pairs -> proven edges -> forest
                  members of stars                 |              |
                  candidates -> shingles staged    members, edges by component -> clusters -> verdicts
                                                                                  copies -> selection
@@ -40,10 +40,11 @@ from pipelines.duplicates import (
     ROWS,
     TOTALS,
     VERDICTS,
-    CheckGroups,
     Context,
     Keyed,
     Propose,
+    SendKeys,
+    SizeKeys,
     StageShingles,
     Verify,
     prefixed,
@@ -52,7 +53,7 @@ from pipelines.selection import Selecting
 
 
 def _counted(step: beam.DoFn, *sides: pvalue.AsSideInput) -> beam.PTransform:
-    """Return a step from packed values to keyed ones, with its counts beside them."""
+    """Return a step that gives keyed packed values, with its counts beside them."""
     return beam.ParDo(step, *sides).with_output_types(Keyed, **{COUNTS: bytes}).with_outputs(COUNTS, main=MAIN)
 
 
@@ -76,32 +77,26 @@ class DuplicateVerdicts:
     stage: DuplicateStage
     pass_number: int
 
-    def apply(
-        self, keys: beam.PCollection, chunks: beam.PCollection, totals: beam.PCollection, sent: beam.PCollection
-    ) -> beam.PCollection:
+    def apply(self, chunks: beam.PCollection, totals: beam.PCollection) -> beam.PCollection:
         """Return (batch key, packed verdicts).
 
         Args:
-            keys: (partition, packed keys).
-            chunks: (batch key, packed reference) of all batches.
+            chunks: (batch key, packed reference) of all batches; their signatures are staged.
             totals: packed totals per group of the budget, of all records that enter.
-            sent: packed counts of the keys.
         """
         name, job, stage = self.stage.name, self.job, self.stage
-        checked = []
-        if stage.user_columns():
-            groups = totals | f"{name}: groups" >> beam.CombineGlobally(MergeTotals())
-            checking = beam.ParDo(CheckGroups(job, name)).with_output_types(int)
-            checked.append(pvalue.AsSingleton(groups | f"{name}: check groups" >> checking))
+        entering = pvalue.AsSingleton(totals | f"{name}: records" >> beam.CombineGlobally(MergeTotals()))
+        key_sizes = _sizes(f"{name}: sizes of keys", chunks, SizeKeys(job, name), entering)
+        keys = chunks | f"{name}: keys" >> _counted(SendKeys(job, name), entering, key_sizes)
         proposed = (
-            keys
+            keys[MAIN]
             | f"{name}: group keys" >> beam.GroupByKey()
             | f"{name}: buckets"
-            >> beam.ParDo(Propose(job, name), *checked)
+            >> beam.ParDo(Propose(job, name), entering)
             .with_output_types(Keyed, **{CANDIDATES: Keyed, MEMBERS: Keyed, COUNTS: bytes})
             .with_outputs(CANDIDATES, MEMBERS, COUNTS, main=CLIQUES)
         )
-        members, counts, forest = [proposed[MEMBERS]], [sent, proposed[COUNTS]], []
+        members, counts, forest = [proposed[MEMBERS]], [keys[COUNTS], proposed[COUNTS]], []
         if stage.bands:
             verified, staged_counts = self._verified(proposed[CLIQUES], proposed[CANDIDATES], chunks)
             members.append(verified[MEMBERS])
@@ -111,9 +106,9 @@ class DuplicateVerdicts:
             )
             forest = [pvalue.AsSingleton(forest_of_all)]
         by_batch = members | f"{name}: all members" >> beam.Flatten() | f"{name}: members by batch" >> beam.GroupByKey()
-        sides = [_sizes(f"{name}: sizes of nodes", by_batch, SizeNodes(job, name), *forest)]
+        sides = [entering, _sizes(f"{name}: sizes of nodes", by_batch, SizeNodes(job, name), entering, *forest)]
         if stage.bands:
-            sides.append(_sizes(f"{name}: sizes of edges", verified[EDGES], SizeEdges(job, name), *forest))
+            sides.append(_sizes(f"{name}: sizes of edges", verified[EDGES], SizeEdges(job, name), entering, *forest))
         sides += forest
         nodes = by_batch | f"{name}: nodes by component" >> _counted(LabelNodes(job, name), *sides)
         edges = []

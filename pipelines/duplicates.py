@@ -17,24 +17,21 @@ import pyarrow as pa
 from apache_beam import pvalue
 
 from corpus.batch import first_row_id
-from corpus.errors import ThresherError
 from corpus.folder import Folder
-from corpus.selection import unpack_totals
+from corpus.selection import pack_totals, unpack_totals
 from corpus.stages import Stage
 from corpus.staging import ChunkReference, read_current, read_records
 from corpus.verdicts import entering_texts
 from dedup.candidates import write_candidates
 from dedup.cluster_resolution import members_by_batch
-from dedup.duplicates import DuplicateStage
-from dedup.nodes import best_copies, earliest, hashes_of
-from dedup.proposals import ENTRY_BYTES, pack_entries, propose, smallest
-from dedup.signature_tables import group_totals
-from dedup.staged import edges_name, read_nodes, signature_matrix, write_signatures
+from dedup.duplicates import LARGEST_GROUP, DuplicateStage
+from dedup.large_groups import read_group
+from dedup.nodes import best_copies, earliest
+from dedup.proposals import ENTRY_BYTES, Entries, propose, smallest
+from dedup.signature_tables import group_totals, key_columns, key_entries
+from dedup.staged import edges_name, read_nodes, read_signatures, signature_matrix, write_signatures
 from dedup.verification import ANCHORS, Verifier, pack_edges, read_edges, write_edges
-from pipelines.combining import (
-    EDGES_PER_ELEMENT,
-    pack_counts,
-)
+from pipelines.combining import EDGES_PER_ELEMENT, large_groups, pack_counts
 from pipelines.profile import ProfiledDoFn
 
 Keyed = tuple[int, bytes]
@@ -42,9 +39,8 @@ Keyed = tuple[int, bytes]
 CLIQUES, CANDIDATES, MEMBERS, EDGES, COUNTS = "cliques", "candidates", "members", "edges", "counts"
 VERDICTS, COPIES, TOTALS, MAIN = "verdicts", "copies", "totals", "main"
 REFERENCE, ROWS = b"r", b"c"
-
-# Eight times what a group should have: a bucket cannot be cut, and one process sorts so much with ease.
-MOST_KEY_BYTES = 64 << 20
+ENTRIES, BATCH = b"e", b"b"
+"""What a value of a group of keys is: packed entries, or a reference to the batch that has them."""
 
 
 class Context(Protocol):
@@ -52,7 +48,7 @@ class Context(Protocol):
 
     @property
     def planned_rows(self) -> int:
-        """Rows that the plan expects."""
+        """Rows that the plan expects; more or fewer may enter the stage."""
 
     @property
     def folder(self) -> Folder:
@@ -81,60 +77,97 @@ class DuplicateStep(ProfiledDoFn):
         return len(self.stage.config.priorities)
 
 
-def staged_keys(
+def stage_signatures(
     stage: DuplicateStage,
     folder: Folder,
-    planned_rows: int,
     key: int,
     file: str,
     records: pa.RecordBatch,
     marks: pa.RecordBatch,
     alive: np.ndarray[Any, np.dtype[np.bool_]],
-) -> tuple[list[Keyed], bytes, bytes]:
-    """Stage the signatures of a batch; return (partition, packed keys), the packed totals per group, and the counts.
+) -> bytes:
+    """Stage the signatures of a batch; return the packed totals per group of the budget.
 
     Args:
-        planned_rows: rows that the plan expects, for the number of partitions.
         key, file: the batch's key, and the file that it belongs to.
         records, marks, alive: see ``DuplicateStage.signature_table``.
     """
-    table, bands = stage.signature_table(records, marks, alive)
+    table = stage.signature_table(records, marks, alive)
     write_signatures(folder, stage.name, key, file, table)
-    entries = pack_entries(
-        key,
-        table.column("row").to_numpy().astype(np.int64),
-        bands,
-        table.column("has_tokens").to_numpy(zero_copy_only=False),
-        hashes_of(table.column("content_hash")),
-        stage.partitions(planned_rows),
-    )
-    keys = list(entries)
-    return keys, group_totals(table), pack_counts(keys=bytes_of(keys))
+    return group_totals(table)
 
 
-class CheckGroups(DuplicateStep):
-    """Totals per group of the budget of all records -> the number of groups; fails where no record has one."""
-
-    def process(self, element: bytes) -> Iterator[int]:
-        """Check them."""
-        groups, _, _ = unpack_totals(element)
-        self.stage.check_groups(groups)
-        yield len(groups)
+def records_in(totals: bytes) -> int:
+    """Return how many records enter the stage, given the packed totals of all: partitions follow from that."""
+    return int(unpack_totals(totals)[1].sum())
 
 
-class Propose(DuplicateStep):
-    """(Partition, packed keys of all batches) -> (home, cliques); candidates, members of stars by batch; counts.
+class KeyStep(DuplicateStep):
+    """A step that makes the keys of a batch, from its staged signatures."""
 
-    Waits until the groups of the budget are checked, where it has some.
+    def entries(self, key: int, records: int) -> Entries:
+        """Return the entries of a batch, where so many records enter the stage."""
+        table = read_signatures(self.job.folder, self.name, key, key_columns(self.stage))
+        return key_entries(self.stage, key, table, self.stage.partitions(records))
+
+
+class SizeKeys(KeyStep):
+    """(Batch key, its reference), with the totals of all records -> packed totals: keys and their bytes, by partition.
+
+    Says nothing where so few records enter that no partition can be large, whatever their keys are.
     """
 
-    def process(self, element: tuple[int, Iterable[bytes]], groups: int = 0) -> Iterator[Keyed | pvalue.TaggedOutput]:
+    def process(self, element: Keyed, totals: bytes) -> Iterator[bytes]:
+        """Size the keys of one batch."""
+        records = records_in(totals)
+        if records * ENTRY_BYTES > LARGEST_GROUP // 2:
+            parts, counts = self.entries(element[0], records).counts()
+            yield pack_totals(parts, counts, counts * ENTRY_BYTES)
+
+
+class SendKeys(KeyStep):
+    """(Batch key, its reference), with totals and sizes -> (partition, packed keys, or a reference to them); counts.
+
+    Fails where the budget has groups of which no record has one.
+    """
+
+    def process(self, element: Keyed, totals: bytes, sizes: bytes) -> Iterator[Keyed | pvalue.TaggedOutput]:
+        """Send the keys of one batch."""
+        key = element[0]
+        self.stage.check_groups(unpack_totals(totals)[0])
+        entries = self.entries(key, records_in(totals))
+        large = large_groups(sizes, LARGEST_GROUP)
+        sent = 0
+        for part in entries.counts()[0].tolist():
+            data = BATCH + key.to_bytes(8, "little") if part in large else ENTRIES + entries.packed_of(part)
+            sent += len(data)
+            yield part, data
+        yield pvalue.TaggedOutput(COUNTS, pack_counts(keys=sent))
+
+
+class Propose(KeyStep):
+    """(Partition, keys of all batches, or references), with totals -> (home, cliques); candidates, members of stars
+    by batch; counts.
+    """
+
+    def process(self, element: tuple[int, Iterable[bytes]], totals: bytes) -> Iterator[Keyed | pvalue.TaggedOutput]:
         """Resolve the buckets of one partition."""
         folder = self.job.folder
         first = partial(earliest, folder, self.name, self.priorities, ANCHORS)
         best = partial(best_copies, folder, self.name, self.priorities) if self.stage.copies_may_differ else smallest
-        packed = list(element[1])
-        self._check(sum(map(len, packed)))
+        part, values = element
+        keys, not_compared = 0, 0
+        packed: list[bytes] = []
+        batches: list[int] = []
+        for value in values:
+            keys += len(value)
+            if value[:1] == BATCH:
+                batches.append(int.from_bytes(value[1:], "little"))
+            else:
+                packed.append(value[1:])
+        if batches:
+            records = records_in(totals)
+            packed, not_compared = read_group(sorted(batches), lambda key: self.entries(key, records).packed_of(part))
         found = propose(packed, self.stage.max_bucket, first, best)
         yield from found.cliques
         for rows in found.candidates:
@@ -144,9 +177,9 @@ class Propose(DuplicateStep):
         members = list(members_by_batch(row_ids, np.concatenate([np.unique(firsts), firsts])))
         for keyed in members:
             yield pvalue.TaggedOutput(MEMBERS, keyed)
-        keys, cliques, candidates = sum(map(len, packed)), bytes_of(found.cliques), bytes_of(found.candidates)
+        cliques, candidates = bytes_of(found.cliques), bytes_of(found.candidates)
         counts = pack_counts(
-            not_compared=found.not_compared,
+            not_compared=found.not_compared + not_compared,
             shuffled=keys + cliques + candidates + bytes_of(members),
             keys=-keys,
             cliques=cliques,
@@ -154,15 +187,6 @@ class Propose(DuplicateStep):
             ends=bytes_of(members),
         )
         yield pvalue.TaggedOutput(COUNTS, counts)
-
-    def _check(self, size: int) -> None:
-        if size > MOST_KEY_BYTES:
-            raise ThresherError(
-                f"{self.name}: the keys of one group take {size / 2**20:.0f} MiB, more than "
-                f"{MOST_KEY_BYTES / 2**20:.0f}: the input has far more than the {self.job.planned_rows:,} records of "
-                f"the plan, or {size // ENTRY_BYTES:,} are alike in one bucket; take equal texts out by "
-                "exact_duplicates before, set scope: source, or give Parquet files, whose rows are counted"
-            )
 
 
 def bytes_of(elements: Iterable[Keyed]) -> int:

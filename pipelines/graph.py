@@ -14,6 +14,7 @@ from apache_beam import pvalue
 from corpus.batch import DocumentBatch
 from dedup.duplicates import DuplicateStage
 from filters.contamination_corpus import ContaminationCorpus
+from filters.quarantine import Quarantine
 from pipelines import steps
 from pipelines.best import BestVerdicts
 from pipelines.boilerplate import BoilerplateVerdicts
@@ -21,6 +22,7 @@ from pipelines.duplicate_graph import DuplicateVerdicts
 from pipelines.duplicates import prefixed
 from pipelines.job import Job
 from pipelines.passes import Pass
+from pipelines.quarantine import QuarantineVerdicts
 from scorers.best import BestStage
 
 
@@ -34,7 +36,7 @@ def _marked(batches: beam.PCollection, job: Job, current: Pass) -> beam.PCollect
 
 
 def _pass_outputs(step: beam.DoFn) -> beam.PTransform:
-    tags = {steps.KEYS: steps.Keyed, steps.TOTALS: bytes, steps.COUNTS: bytes}
+    tags = {steps.KEYS: steps.Keyed, steps.TOTALS: bytes}
     return beam.ParDo(step).with_output_types(steps.Keyed, **tags).with_outputs(*tags, main=steps.CHUNKS)
 
 
@@ -42,7 +44,6 @@ def _first_pass_outputs(step: beam.DoFn) -> beam.PTransform:
     tags = {
         steps.KEYS: steps.Keyed,
         steps.TOTALS: bytes,
-        steps.COUNTS: bytes,
         steps.TYPES: bytes,
         steps.IDS: steps.Keyed,
     }
@@ -56,9 +57,10 @@ def _verdicts(job: Job, current: Pass, staged: beam.pvalue.DoOutputsTuple) -> be
         return BestVerdicts(job, stage).apply(keys, staged[steps.TOTALS])
     if isinstance(stage, ContaminationCorpus):
         return BoilerplateVerdicts(job, stage).apply(keys, chunks)
+    if isinstance(stage, Quarantine):
+        return QuarantineVerdicts(job, stage).apply(keys, chunks)
     assert isinstance(stage, DuplicateStage)
-    duplicates = DuplicateVerdicts(job, stage, current.number)
-    return duplicates.apply(keys, chunks, staged[steps.TOTALS], staged[steps.COUNTS])
+    return DuplicateVerdicts(job, stage, current.number).apply(chunks, staged[steps.TOTALS])
 
 
 def build(pipeline: beam.Pipeline, job: Job) -> None:

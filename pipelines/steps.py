@@ -20,7 +20,7 @@ from corpus.batch import DocumentBatch, split_chunk_key
 from corpus.column_inference import column_types
 from corpus.column_types import ColumnTypes
 from corpus.errors import ThresherError
-from corpus.findings import NO_FINDINGS
+from corpus.findings import NO_FINDINGS, concat_findings, edits_of
 from corpus.folder import Folder
 from corpus.planning_types import items_by_work
 from corpus.readers import read_item
@@ -33,6 +33,7 @@ from corpus.staging import (
     is_staged,
     read_batch,
     read_current,
+    read_findings,
     read_marks,
     read_records,
     staged_chunks,
@@ -51,13 +52,16 @@ from corpus.verdicts import (
 )
 from dedup.duplicates import DuplicateStage
 from filters.contamination_corpus import ContaminationCorpus
+from filters.quarantine import Quarantine
 from pipelines.best import best_keys
-from pipelines.boilerplate import by_partition, found_name, partitions_of
+from pipelines.boilerplate import by_partition, partitions_of
 from pipelines.coders import DocumentBatchCoder
-from pipelines.duplicates import staged_keys
+from pipelines.duplicates import stage_signatures
+from pipelines.found import found_name
 from pipelines.job import Job
 from pipelines.passes import Pass
 from pipelines.profile import ProfiledDoFn
+from pipelines.quarantine import quarantine_keys
 from reports.fates import stage_infos
 from reports.writing import write_shard
 from scorers.best import BestStage
@@ -66,7 +70,7 @@ from scorers.scoring import ScoreStage
 Keyed: TypeAlias = tuple[int, bytes]
 Numbered: TypeAlias = tuple[int, int]
 
-CHUNKS, KEYS, TOTALS, COUNTS, TYPES, IDS = "chunks", "keys", "totals", "counts", "types", "ids"
+CHUNKS, KEYS, TOTALS, TYPES, IDS = "chunks", "keys", "totals", "types", "ids"
 beam.coders.registry.register_coder(DocumentBatch, DocumentBatchCoder)
 
 REFERENCE, VERDICT = b"r", b"v"
@@ -172,17 +176,18 @@ class PassStep(Step):
         yield key, reference.to_bytes()
         stage = self.current.feeds
         if isinstance(stage, DuplicateStage):
-            job = self.job
-            keys, totals, counts = staged_keys(
-                stage, job.folder, job.planned_rows, key, batch.file, records, marks, alive
-            )
+            # Its keys are made from what is staged, once it is known how many records there are.
+            keys: list[Keyed] = []
+            totals = stage_signatures(stage, self.job.folder, key, batch.file, records, marks, alive)
             yield pvalue.TaggedOutput(TOTALS, totals)
-            yield pvalue.TaggedOutput(COUNTS, counts)
         elif isinstance(stage, BestStage):
             keys, totals = best_keys(stage, self.job.planned_rows, key, records, marks, alive)
             yield pvalue.TaggedOutput(TOTALS, totals)
         elif isinstance(stage, ContaminationCorpus):
             keys = by_partition(stage.sources(batch.file, records, marks, alive), partitions_of(stage))
+        elif isinstance(stage, Quarantine):
+            job = self.job
+            keys = quarantine_keys(stage, job.folder, job.planned_rows, key, batch.file, records, dead, alive)
         else:
             keys = []
         for keyed in keys:
@@ -190,7 +195,7 @@ class PassStep(Step):
 
 
 class StageBatches(PassStep):
-    """The end of pass 1: batch -> its staging files, reference, packed keys, column types and packed ids."""
+    """The end of pass 1: batch -> its staging files, reference, column types, packed ids, a corpus stage's keys."""
 
     def process(self, element: DocumentBatch) -> Iterator[Keyed | pvalue.TaggedOutput]:
         """Stage one batch."""
@@ -250,7 +255,8 @@ class OpenPass(PassStep):
         carried = {name: before.column(name) for name in sorted(read_later.intersection(before.schema.names))}
         entered = pa.RecordBatch.from_arrays([pa.array(alive)], names=[ALIVE])
         item, chunk = split_chunk_key(key)
-        batch = DocumentBatch(item, chunk, reference.last, file, records, empty_dead(), with_columns(entered, carried))
+        marks = with_columns(entered, carried)
+        batch = DocumentBatch(item, chunk, reference.last, file, records, empty_dead(), marks, earlier=self._edits(key))
         if part is not None:
             yield self._judged(part, batch, before)
             return
@@ -258,6 +264,15 @@ class OpenPass(PassStep):
         verdict = opening.apply(key, records, alive, before, verdicts, lambda item: items[item].file)
         marks = mark_corpus_stage(opening, verdict, batch.marks)
         yield replace(batch, marks=_with_alive(marks, alive & (verdict.failures == 0)))
+
+    def _edits(self, key: int) -> pa.RecordBatch:
+        """Return the edits of the passes before, where a stage needs them to find the turns of a chat in its text."""
+        if all(stage.chat_column is None for stage in self.current.measuring):
+            return NO_FINDINGS
+        folder, numbers = self.job.folder, range(1, self.number)
+        return concat_findings(
+            [edits_of(read_findings(folder, number, key, read_marks(folder, number, key))) for number in numbers]
+        )
 
     def _judged(self, part: VerdictPart, batch: DocumentBatch, before: pa.RecordBatch) -> DocumentBatch:
         """Return a batch with the verdict of the part that gives it."""

@@ -27,7 +27,7 @@ from dedup.cluster_resolution import node_columns
 from dedup.duplicates import DuplicateStage
 from dedup.leaders import find_clusters, record_ranks
 from dedup.nodes import hashes_of, priorities_of, protected_of, record_ids_of, whole
-from dedup.staged import edge_files, read_nodes, read_signatures
+from dedup.staged import edge_files, nodes_folder, read_nodes, read_signatures
 from dedup.verification import read_edges
 from reports.whatif_tables import Codes, Mask, StoredSignals
 
@@ -100,7 +100,7 @@ class StagedRows:
 
 def is_staged(folder: Folder, stage: str) -> bool:
     """Say whether the keys of a duplicate stage are in staging."""
-    return folder.exists(f"staging/near-{stage}/signatures")
+    return folder.exists(nodes_folder(stage))
 
 
 def resolve(
@@ -191,7 +191,7 @@ def _staged_units(folder: Folder, stage: str, rows: StagedRows) -> tuple[Integer
     """Return place, units and group number of all records that entered the stage, in the order of the records."""
     parts: list[list[Integers]] = [[], [], []]
     for key, start in zip(rows.keys.tolist(), rows.starts.tolist(), strict=True):
-        table = read_signatures(folder, stage, key)
+        table = read_signatures(folder, stage, key, ["row", "units", "group"])
         parts[0].append(table.column("row").to_numpy().astype(np.int64) + start)
         parts[1].append(table.column("units").to_numpy())
         parts[2].append(table.column("group").to_numpy())

@@ -78,7 +78,7 @@ def staged_verifier(
     """Stage signatures and shingles of texts as one batch; return a verifier over them and their row ids."""
     run = Folder(str(folder))
     records = record_batch([{"text": text} for text in texts])
-    table, _ = stage.signature_table(records, no_marks(len(texts)), np.ones(len(texts), bool))
+    table = stage.signature_table(records, no_marks(len(texts)), np.ones(len(texts), bool))
     write_signatures(run, stage.name, key, "a.parquet", table)
     stage_candidates(run, stage, key, records, table)
     verifier = Verifier(

@@ -16,8 +16,8 @@ from corpus.batch import chunk_key, first_row_id, split_row_id
 from corpus.stages import CorpusVerdict
 from dedup.cluster_resolution import Group, node_columns, pack_nodes, resolve_clusters
 from dedup.exact_duplicates import ExactDuplicates, ExactDuplicatesConfig
-from dedup.nodes import hashes_of
-from dedup.proposals import ENTRY_BYTES, pack_entries, propose
+from dedup.proposals import ENTRY_BYTES, propose
+from dedup.signature_tables import key_entries
 from tests.dedup.reference import OVER_BUDGET, OVER_MAX_COPIES, Budget, Record, find_fates
 from tests.dedup.staged_texts import no_edges, no_marks, no_nodes, record_batch
 
@@ -56,12 +56,9 @@ def verdicts_of(
     tables = {}
     for item, (records, lives) in enumerate(zip(batches, alive, strict=True)):
         key = chunk_key(item, 0)
-        table, bands = stage.signature_table(records, no_marks(len(lives)), np.array(lives, bool))
+        table = stage.signature_table(records, no_marks(len(lives)), np.array(lives, bool))
         tables[key] = table
-        rows = table.column("row").to_numpy().astype(np.int64)
-        for part, data in pack_entries(
-            key, rows, bands, np.zeros(len(rows), bool), hashes_of(table.column("content_hash")), parts
-        ):
+        for part, data in key_entries(stage, key, table, parts).packed():
             packed[part].append(data)
     members = []
     for values in packed.values():

@@ -20,8 +20,9 @@ from corpus.folder import Folder
 from dedup import nodes, proposals, verification
 from dedup.cluster_resolution import EDGES, Group, node_columns, pack_nodes, resolve_clusters
 from dedup.near_duplicates import NearDuplicates
-from dedup.nodes import best_copies, earliest, hashes_of
-from dedup.proposals import pack_entries, propose
+from dedup.nodes import best_copies, earliest
+from dedup.proposals import propose
+from dedup.signature_tables import key_entries
 from dedup.staged import read_nodes, write_signatures
 from dedup.verification import Verifier, pack_edges
 from tests.dedup.reference import Record, find_fates
@@ -46,12 +47,10 @@ def leaders_of(stage: NearDuplicates, batches: Sequence[Sequence[Row]], folder: 
     ids: dict[int, str] = {}
     for item, rows in enumerate(batches):
         key, records = chunk_key(item, 0), record_batch(rows)
-        table, bands = stage.signature_table(records, no_marks(len(rows)), np.ones(len(rows), bool))
+        table = stage.signature_table(records, no_marks(len(rows)), np.ones(len(rows), bool))
         write_signatures(run, stage.name, key, f"{item}.parquet", table)
         stage_candidates(run, stage, key, records, table)
-        row_numbers = np.arange(len(rows))
-        hashes, has_tokens = hashes_of(table.column("content_hash")), np.ones(len(rows), bool)
-        entries += [data for _, data in pack_entries(key, row_numbers, bands, has_tokens, hashes, 1)]
+        entries.append(key_entries(stage, key, table, 1).packed_of(0))
         ids |= {first_row_id(key) + row: record["record_id"] for row, record in enumerate(rows)}
     priorities = len(stage.config.priorities)
     first = partial(earliest, run, stage.name, priorities, verification.ANCHORS)

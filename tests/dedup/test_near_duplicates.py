@@ -19,6 +19,7 @@ from corpus.selection_keys import LARGEST, NULL_GROUP, group_number
 from dedup.candidates import Candidates
 from dedup.near_duplicates import NearDuplicates, NearDuplicatesConfig
 from dedup.proposals import ENTRY_BYTES, EXACT
+from dedup.signature_tables import key_entries
 from dedup.staged import read_nodes, signature_matrix, write_signatures
 from filters.language import Language, LanguageConfig
 from filters.length import Length, LengthConfig
@@ -91,13 +92,13 @@ ROWS: list[dict[str, Any]] = [
 ALIVE = np.array([True, True, True, False])
 
 
-def staged(**settings: Any) -> tuple[pa.RecordBatch, np.ndarray[Any, Any]]:
+def staged(**settings: Any) -> pa.RecordBatch:
     """What is staged of the rows."""
     return near_duplicates(**settings).signature_table(record_batch(ROWS), no_marks(len(ROWS)), ALIVE)
 
 
 def test_what_is_staged_of_a_batch() -> None:
-    table, bands = staged(protect=["web", "none"], budget_unit="characters")
+    table = staged(protect=["web", "none"], budget_unit="characters")
     assert table.column("row").to_pylist() == [0, 1, 2]
     assert table.column("has_tokens").to_pylist() == [True, False, True]
     assert table.column("characters").to_pylist() == table.column("units").to_pylist() == [27, 3, 13]
@@ -107,13 +108,15 @@ def test_what_is_staged_of_a_batch() -> None:
     assert table.column("content_hash").to_pylist() == digests
     words = table.column("priority_0").to_numpy()
     assert np.argsort(words).tolist() == [0, 2, 1]
-    assert bands.shape == (3, 16)
+    # Three records in a band of content hashes, two of them with tokens, in 16 more.
+    parts, counts = key_entries(near_duplicates(), 5, table, 17).counts()
+    assert (parts.tolist(), counts.tolist()) == (list(range(17)), [2] * 16 + [3])
     assert signature_matrix(table.column("signature"), 112).shape == (3, 112)
-    assert staged()[0].column("units").to_pylist() == [1, 1, 1]
+    assert staged().column("units").to_pylist() == [1, 1, 1]
 
 
 def test_the_order_of_sources_and_groups_by_a_column() -> None:
-    table, _ = staged(
+    table = staged(
         priority=[{"source": ["books", "web"]}, "length"],
         duplication_budget={"by": "kind", "default": 0.1, "values": {}},
     )
@@ -126,12 +129,15 @@ def test_the_order_of_sources_and_groups_by_a_column() -> None:
 def test_scope_source_keeps_sources_apart() -> None:
     rows = [{"text": "the same text of six words", "source": source} for source in ("a", "b", "a", None)]
     stage = near_duplicates(scope="source")
-    table, bands = stage.signature_table(record_batch(rows), no_marks(4), np.ones(4, bool))
+    table = stage.signature_table(record_batch(rows), no_marks(4), np.ones(4, bool))
     hashes = table.column("content_hash").to_pylist()
     assert hashes[0] == hashes[2]
     assert len(set(hashes)) == 3
-    assert (bands[0] == bands[2]).all()
-    assert not set(bands[0].tolist()) & (set(bands[1].tolist()) | set(bands[3].tolist()))
+    entries = key_entries(stage, 0, table, 1)
+    keys = [set(entries.keys[entries.rows == row].tolist()) for row in range(4)]
+    assert keys[0] == keys[2]
+    assert not keys[0] & (keys[1] | keys[3])
+    assert not keys[1] & keys[3]
 
 
 def test_groups_by_a_field_of_json() -> None:
@@ -181,7 +187,7 @@ def test_staged_files_give_back_what_was_staged(tmp_path: Path) -> None:
     texts = [["a b c", "a b", "c"], ["", "b c d e", "東京都"]]
     for item, of_batch in enumerate(texts):
         records = record_batch([{"text": text} for text in of_batch])
-        table, _ = stage.signature_table(records, no_marks(3), np.ones(3, bool))
+        table = stage.signature_table(records, no_marks(3), np.ones(3, bool))
         write_signatures(folder, stage.name, chunk_key(item, 0), "a.jsonl", table)
         rows = np.array([0, 2]) if item == 0 else np.array([1, 2])
         stage_candidates(folder, stage, chunk_key(item, 0), records, table, rows)
@@ -223,7 +229,7 @@ def test_a_tokenizer_counts_by_its_content(tmp_path: Path) -> None:
     settings = {"budget_unit": "tokens", "tokenizer": str(path)}
     stage = near_duplicates(**settings)
     stage.prepare()
-    table, _ = stage.signature_table(record_batch(ROWS), no_marks(4), ALIVE)
+    table = stage.signature_table(record_batch(ROWS), no_marks(4), ALIVE)
     # "!!!" is one token of punctuation.
     assert table.column("units").to_pylist() == [6, 1, 3]
     before = stage.fingerprint()

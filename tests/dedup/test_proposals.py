@@ -22,10 +22,10 @@ from dedup.proposals import (
     LARGE,
     ORDERED,
     PAIRS,
+    Entries,
     Integers,
     Proposals,
     pack_cliques,
-    pack_entries,
     pairs_among,
     propose,
     unpack_ordered,
@@ -46,14 +46,15 @@ def entries_of(batches: list[list[Row]], parts: int) -> dict[int, list[bytes]]:
     packed: dict[int, list[bytes]] = defaultdict(list)
     for item, rows in enumerate(batches):
         bands = np.array([keys.setdefault(text, (first, second)) for text, first, second in rows], np.uint64)
-        for part, data in pack_entries(
+        entries = Entries.of(
             chunk_key(item, 0),
             np.arange(len(rows)),
             bands.reshape(-1, 2),
             np.array([text > 0 for text, *_ in rows], bool),
             np.array([xxhash.xxh3_128_digest(bytes([text])) for text, *_ in rows], "V16"),
             parts,
-        ):
+        )
+        for part, data in entries.packed():
             packed[part].append(data)
     return packed
 
@@ -150,7 +151,7 @@ def test_a_home_is_the_batch_of_a_member_and_does_not_depend_on_partitions(
 
 def bucket(count: int, bands: int, key: int = 7) -> bytes:
     """A batch whose rows all have one key in every band and a text each."""
-    ((_, data),) = pack_entries(
+    entries = Entries.of(
         key,
         np.arange(count),
         np.tile(np.arange(bands, dtype=np.uint64), (count, 1)),
@@ -158,7 +159,7 @@ def bucket(count: int, bands: int, key: int = 7) -> bytes:
         np.array([xxhash.xxh3_128_digest(b"%d" % row) for row in range(count)], "V16"),
         1,
     )
-    return data
+    return entries.packed_of(0)
 
 
 def test_a_clique_of_near_identical_records_meets_in_one_home_of_its_own() -> None:

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dedup.intersections import jaccard_counts
 from dedup.shingles import at_threshold, shingle_hash, shingle_sets, shingles
 from dedup.shingles_kernel import DIGIT_VALUES, DIGITS, sort_few, sort_many
-from dedup.shingles_overlap_kernel import jaccard_counts
 from tests.filters.texts import HOSTILE, TEXTS, real_texts
 
 LEAST = (0.1, 0.29, 0.5, 0.6, 0.8, 1.0)
