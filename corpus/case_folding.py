@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from corpus.unicode_tables import CODE_POINTS, code_points
+from corpus.unicode_tables import CODE_POINTS, changed_code_points, code_points
 
 LATER_THAN_UNICODE_13 = "1C89-1C8A 2C2F 2C5F A7C0-A7C1 A7CB-A7DC 10570-105BC 10D50-10D85 16EA0-16ED3"
 
@@ -24,12 +24,9 @@ def folding_table() -> npt.NDArray[np.int32]:
     and ``ß`` stays.
     """
     table = np.arange(CODE_POINTS, dtype=np.int32)
-    for code_point in range(CODE_POINTS):
-        character = chr(code_point)
-        folded = character.casefold()
-        if folded != character:
-            folded = folded if len(folded) == 1 else character.lower()
-            table[code_point] = ord(folded) if len(folded) == 1 else code_point
+    for code_point, full in changed_code_points(str.casefold).items():
+        folded = full if len(full) == 1 else chr(code_point).lower()
+        table[code_point] = ord(folded) if len(folded) == 1 else code_point
     later = code_points(LATER_THAN_UNICODE_13)
     table[later] = later
     table.setflags(write=False)

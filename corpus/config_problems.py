@@ -68,6 +68,7 @@ class Problems:
         meant: set[str] = set()
         missing: list[KeyPath] = []
         unknown: list[KeyPath] = []
+        told: list[KeyPath] = []
         for item in error.errors(include_url=False):
             relative = _value_path(item, section)
             path = (*base, *relative)
@@ -77,12 +78,15 @@ class Problems:
             elif item["type"] == "missing":
                 missing.append(path)
             elif item["type"] == "value_error":
+                told.append(path)
                 self.add(path, item["msg"].removeprefix("Value error, "))
             elif (wish := _wish(item)) not in wanted.setdefault(path, []):
                 wanted[path].append(wish)
         for path, wishes in wanted.items():
             if any(other[: len(path)] == path and other != path for other in [*wanted, *missing, *unknown]):
                 continue  # one member of a union fits, and what is wrong stands further inside
+            if path in told:
+                continue  # one member fits, but for how its values go together
             self.add(path, f"found {self.found(path)}; wanted {' or '.join(wishes)}{self._remedy(path, wishes)}")
         for path in missing:
             if path[-1] not in meant:

@@ -9,22 +9,23 @@ from __future__ import annotations
 
 from functools import cache
 
+import numpy as np
+
 from corpus.case_folding import folding_table
-from corpus.unicode_tables import CODE_POINTS
+from corpus.unicode_tables import changed_code_points
 
 
 @cache
 def expansions() -> dict[int, str]:
     """Return the code points that fold to more than one, with what each folds to, in ascending order."""
-    folded = ((code_point, chr(code_point).casefold()) for code_point in range(CODE_POINTS))
-    return {code_point: text for code_point, text in folded if len(text) > 1}
+    return {code_point: text for code_point, text in changed_code_points(str.casefold).items() if len(text) > 1}
 
 
 @cache
 def _translation() -> dict[int, str]:
     simple = folding_table()
-    changed = {code: chr(folded) for code, folded in enumerate(simple.tolist()) if code != folded}
-    return changed | expansions()
+    codes = np.flatnonzero(simple != np.arange(len(simple)))
+    return dict(zip(codes.tolist(), map(chr, simple[codes].tolist()), strict=True)) | expansions()
 
 
 def full_fold(text: str) -> str:

@@ -10,6 +10,7 @@ its own sets them in a copy of the table, so that its kernel gets all it wants t
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import cache
 
 import numpy as np
@@ -57,6 +58,11 @@ _CATEGORY_BITS = {
     "Cf": FORMAT,
 }
 
+# Elsewhere are private code points, which have no other property and never change, and none.
+_ASSIGNED = "0-3FFFF E0000-E0FFF"
+_BLOCK = 1 << 8
+_CHANGE_BY_ITSELF = "\n"
+
 Classes = npt.NDArray[np.uint16]
 
 
@@ -69,12 +75,51 @@ def code_points(ranges: str) -> npt.NDArray[np.int64]:
     return np.concatenate(parts)
 
 
+def changed_code_points(change: Callable[[str], str]) -> dict[int, str]:
+    """Return the code points that a function of texts changes, ascending, with what it makes of each by itself.
+
+    Most blocks of code points are left as they are, which one call for all of a block tells: this takes some 15 ms.
+
+    Args:
+        change: leaves line feeds alone, and what stands on one side of them makes no difference to the other.
+    """
+    changed: dict[int, str] = {}
+    for first in code_points(_ASSIGNED)[::_BLOCK].tolist():
+        characters = list(map(chr, range(first, first + _BLOCK)))
+        text = _CHANGE_BY_ITSELF.join(characters)
+        if change(text) == text:
+            continue
+        for code_point, character in enumerate(characters, first):
+            result = change(character)
+            if result != character:
+                changed[code_point] = result
+    return changed
+
+
+@cache
+def _category_numbers() -> npt.NDArray[np.uint8]:
+    """Return the category of each code point, as its place in ``_CATEGORIES``."""
+    names = _CATEGORIES.split(" ")
+    number = {name: place for place, name in enumerate(names)}
+    numbers = np.full(CODE_POINTS, number["Cn"], np.uint8)
+    numbers[0xF0000:] = number["Co"]
+    numbers[0xFFFFE::0x10000] = numbers[0xFFFFF::0x10000] = number["Cn"]
+    assigned = code_points(_ASSIGNED)
+    numbers[assigned] = [number[unicodedata2.category(chr(code_point))] for code_point in assigned.tolist()]
+    return numbers
+
+
+def category_bits(bits: Mapping[str, int]) -> Classes:
+    """Return for all 0x110000 code points the bits of its category, such as ``Lu``, 0 for one that is not given."""
+    table = np.array([bits.get(name, 0) for name in _CATEGORIES.split(" ")], np.uint16)
+    return table[_category_numbers()]
+
+
 @cache
 def code_point_classes() -> Classes:
-    """Return the class bits of all 0x110000 code points; read-only, built once per process in about 0.1 s."""
-    bits = {name: _CATEGORY_BITS.get(name, _CATEGORY_BITS.get(name[0], 0)) for name in _CATEGORIES.split(" ")}
-    categories = map(unicodedata2.category, map(chr, range(CODE_POINTS)))
-    classes = np.fromiter(map(bits.__getitem__, categories), np.uint16, CODE_POINTS)
+    """Return the class bits of all 0x110000 code points; read-only, built once per process in about 0.03 s."""
+    names = _CATEGORIES.split(" ")
+    classes = category_bits({name: _CATEGORY_BITS.get(name, _CATEGORY_BITS.get(name[0], 0)) for name in names})
     # Other white space is among the control characters and the two separators of lines and paragraphs.
     for code_point in code_points("0-1F 7F-9F 2028-2029").tolist():
         if unicodedata2.bidirectional(chr(code_point)) in ("WS", "B", "S"):

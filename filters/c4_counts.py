@@ -9,18 +9,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import unicodedata2
 
 from corpus.findings import byte_spans
 from corpus.punctuation import TERMINAL_PUNCTUATION
 from corpus.stages import TextBatch
 from corpus.text_statistics import text_statistics
 from corpus.unicode_tables import (
-    CODE_POINTS,
     SEPARATOR,
     UNSPACED,
     ZERO_WIDTH_SPACE,
     Classes,
+    category_bits,
     code_point_classes,
     code_points,
 )
@@ -63,8 +62,7 @@ PHRASES = {
 def _own_classes() -> Classes:
     """Return class bits of all code points with those that do not depend on a preset; read-only."""
     classes: Classes = code_point_classes().copy()
-    bits = map(CATEGORY_BITS.get, map(unicodedata2.category, map(chr, range(CODE_POINTS))))
-    classes |= np.fromiter((found or 0 for found in bits), np.uint16, CODE_POINTS)
+    classes |= category_bits(CATEGORY_BITS)
     classes[code_points("22 27")] |= line_kernel.CLOSING
     classes[code_points(TERMINAL_PUNCTUATION)] |= line_kernel.TERMINAL
     classes[code_points(FULL_WIDTH_ENDS)] |= line_kernel.FULL_WIDTH

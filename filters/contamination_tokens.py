@@ -12,7 +12,7 @@ all machines and in all runs.
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,7 @@ from corpus.unicode_tables import (
     UNSPACED_SCRIPTS,
     WHITE_SPACE,
     Classes,
+    changed_code_points,
     code_point_classes,
     code_points,
     regular_expression_class,
@@ -72,13 +73,12 @@ TokenTable = tuple[Entries, Entries]
 @cache
 def _compatibility_forms() -> dict[int, str]:
     """Return the code points that NFKC replaces, with what each of them comes to."""
-    forms = ((code_point, unicodedata2.normalize("NFKC", chr(code_point))) for code_point in range(CODE_POINTS))
-    return {code_point: form for code_point, form in forms if form != chr(code_point)}
+    return changed_code_points(partial(unicodedata2.normalize, "NFKC"))
 
 
 @cache
 def token_table() -> TokenTable:
-    """Return what each code point comes to in a token; read-only, built once per process in about a second.
+    """Return what each code point comes to in a token; read-only, built once per process.
 
     Returns:
         (entries, expansions): int32[0x110000] entries, and int32 entries of the code points that come to several, each

@@ -29,6 +29,7 @@ from corpus.version import VERSION
 from dedup.duplicates import DuplicateStage
 from pipelines.config import RunConfig, dump_yaml, given_config, semantic_config
 from pipelines.html_report import add_html
+from pipelines.local_runner import fit_to_input, local_runner, watched_workers
 from pipelines.passes import compile_passes
 from pipelines.publishing import check_books, check_earlier_run, check_finished
 from pipelines.run_folder import (
@@ -158,6 +159,7 @@ def execute(
         engine = connect(engine)
     stages = config.build()
     plan = plan or plan_input(config.input, needed_columns(stages))
+    engine = fit_to_input(engine, beam_arguments, plan, stages)
     check_apart(root, plan)
     semantic = semantic_of(config, stages, plan)
     check_earlier_run(config, root)
@@ -214,7 +216,6 @@ def _run_pipeline(
 
     from pipelines.graph import build
     from pipelines.job import Job
-    from pipelines.local_runner import local_runner, watched_workers
     from pipelines.progress import ProgressBar
     from pipelines.rounds import find_components, overflown
 

@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr, suppress
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,33 @@ import psutil
 
 from corpus.errors import ThresherError
 from corpus.folder import Folder
+from corpus.planning_types import InputPlan
+from corpus.stages import Stage
 from pipelines import worker
+from pipelines.runners import Engine, choose_engine
 from pipelines.worker import worker_command
 
+# Below this, a second worker takes longer to start, and to be asked at each step, than it saves.
+SMALL_INPUT_BYTES = 8 << 20
+# An item takes its time to be opened, whatever is in it.
+LEAST_ITEM_BYTES = 128 << 10
 _KILL_AGAIN_SECONDS = 0.1
 _EXIT = re.compile(r"Worker subprocess exited with return code (-?\d+)")
+
+
+def fit_to_input(engine: Engine, arguments: Sequence[str], plan: InputPlan, stages: Sequence[Stage]) -> Engine:
+    """Return the engine with one worker where it is local, the input is small and the user left the number open.
+
+    Stages that are slow for each record keep all workers.
+
+    Args:
+        arguments: the options that the user gave, from which ``engine`` was chosen.
+    """
+    given = any(argument.startswith(("--direct_num_workers", "--direct_running_mode")) for argument in arguments)
+    if not engine.is_local or given or any(stage.speed for stage in stages):
+        return engine
+    work = max(sum(file.size for file in plan.files), LEAST_ITEM_BYTES * len(plan.items))
+    return choose_engine([*arguments, "--direct_num_workers=1"]) if work <= SMALL_INPUT_BYTES else engine
 
 
 def local_runner(folder: Folder) -> Any:
