@@ -159,7 +159,7 @@ def _correlation(sums: Mapping[str, int]) -> float | None:
         return None
     # The squares of integers: a float may not hold them.
     together = n * xy - x * y
-    return round(copysign(sqrt(together * together / spread), together), DECIMALS) + 0.0
+    return round(copysign(sqrt(together * together / spread), 1 if together > 0 else -1), DECIMALS) + 0.0
 
 
 def _sorted(bins: Mapping[str, int]) -> list[tuple[int, int]]:
