@@ -15,14 +15,15 @@ ColumnKind = Literal["string", "int64", "float64", "bool", "json"]
 
 
 class ErrorLimits(BaseModel):
-    """How many dead letters a run may have, as ``input.max_errors`` says it at length."""
+    """How many dead letters and failed files a run may have, as ``input.max_errors`` says it at length."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
-    count: int | None = Field(default=None, ge=0, description="Dead letters, and failed files where per is all.")
-    share: float | None = Field(default=None, ge=0, le=1, description="Dead letters of the records read.")
-    per: Literal["all", "source"] = Field(
-        default="all", description="Whether the limits are for all records together, or for those of each source."
+    count: int | None = Field(default=None, ge=0, description="Dead letters and failed files.")
+    share: float | None = Field(default=None, ge=0, le=1, description="The same as a share of the records read.")
+    per: Literal["all", "source", "file"] = Field(
+        default="all",
+        description="Whether the limits are for all records together, or for those of each source or file.",
     )
 
     @model_validator(mode="after")
@@ -55,10 +56,10 @@ class InputConfig(BaseModel):
         description="Other columns to carry (default all): a list of names, or names with types (string, int64, "
         "float64, bool, json); a value of another type makes its record a dead letter.",
     )
-    max_errors: Annotated[int, Field(ge=0)] | ErrorLimits | None = Field(
+    max_errors: Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] | ErrorLimits | None = Field(
         default=None,
-        description="Dead letters and failed files beyond which the run fails: a number, or count, share and per "
-        "(all, source); default no limit.",
+        description="Dead letters and failed files beyond which the run fails: a number, a share of the records read "
+        "(below 1), or count, share and per (all, source, file); default no limit.",
     )
     max_record_bytes: int = Field(
         default=12 * MIB,
@@ -94,6 +95,13 @@ class InputConfig(BaseModel):
         if self.prompt_column is not None and self.response_column is not None:
             return (self.prompt_column, self.response_column)
         return (self.text_column or "text",)
+
+    @property
+    def error_limits(self) -> ErrorLimits | None:
+        """What ``max_errors`` says at length; None without a limit."""
+        if isinstance(self.max_errors, int):
+            return ErrorLimits(count=self.max_errors)
+        return ErrorLimits(share=self.max_errors) if isinstance(self.max_errors, float) else self.max_errors
 
     @property
     def declared_columns(self) -> dict[str, ColumnKind]:

@@ -52,7 +52,9 @@ class QuarantineConfig(StageConfig):
     """Settings of ``quarantine``."""
 
     by: Literal["source", "file"] = Field(
-        default="source", description="What is judged as a whole; a record without a source belongs to its file."
+        default="source",
+        description="What is judged as a whole; a record without a source belongs to its file, and a line that cannot "
+        "be decoded counts by file only, since nobody knows its source.",
     )
     minimum_records: int = Field(
         default=100,
@@ -63,7 +65,7 @@ class QuarantineConfig(StageConfig):
         default=0.2, description="Dead letters of the records read beyond which a source or file is set aside."
     )
     maximum_drop_share: Share | Off = Field(
-        default="off", description="Records that the stages before dropped, of those decoded, beyond which it is."
+        default="off", description="Records that the stages before dropped, of those not dead, beyond which it is."
     )
     maximum_dead_deviation: Deviation | Off = Field(
         default=3.5,
@@ -86,7 +88,7 @@ class QuarantineConfig(StageConfig):
 def _signals() -> tuple[Signal, ...]:
     return (
         Signal("dead_share", "float64", "Dead letters of the records read of its source or file; null if not judged."),
-        Signal("drop_share", "float64", "Records dropped before, of those decoded of its source or file."),
+        Signal("drop_share", "float64", "Records dropped before, of those not dead of its source or file."),
         Signal("dead_deviation", "float64", "Spreads by which the share of dead letters is above the median."),
         Signal("drop_deviation", "float64", "Spreads by which the share of dropped records is above the median."),
     )

@@ -33,8 +33,8 @@ class Groups:
         hashes: uint64[g].
         places: int64[g], key of a batch.
         read: int64[g], records recognised in the input.
-        dead: int64[g], those of them that could not be decoded.
-        dropped: int64[g], decoded records that did not reach the stage.
+        dead: int64[g], those of them that became dead letters.
+        dropped: int64[g], those that the stages before dropped.
     """
 
     hashes: Hashes
@@ -66,11 +66,11 @@ class Groups:
 
     @property
     def drop_shares(self) -> Floats:
-        """Dropped records of those decoded, float64[g]; 0 where none was."""
+        """Dropped records of those that are not dead, float64[g]; 0 where there are none."""
         return np.asarray(self.dropped / np.maximum(self.read - self.dead, 1), np.float64)
 
 
-def count_groups(key: int, records: Hashes, alive: Mask, dead: Hashes) -> Groups:
+def count_groups(key: int, records: Hashes, alive: Mask, dead: Hashes, unjudged: Mask | None = None) -> Groups:
     """Return the counts of one batch.
 
     Args:
@@ -78,7 +78,9 @@ def count_groups(key: int, records: Hashes, alive: Mask, dead: Hashes) -> Groups
         records: uint64[n], the group of each decoded record.
         alive: bool[n], which of them reach the stage.
         dead: uint64[m], the group of each dead letter that is a record.
+        unjudged: bool[n], which decoded records became dead letters, since a stage could not judge them; None for none.
     """
+    failed = np.zeros(len(records), np.bool_) if unjudged is None else unjudged
     hashes, inverse = np.unique(np.concatenate([records, dead]), return_inverse=True)
     inverse = inverse.reshape(-1)
     of_records, of_dead = inverse[: len(records)], inverse[len(records) :]
@@ -86,9 +88,9 @@ def count_groups(key: int, records: Hashes, alive: Mask, dead: Hashes) -> Groups
     def count(numbers: npt.NDArray[np.intp]) -> Integers:
         return np.bincount(numbers, minlength=len(hashes)).astype(np.int64)
 
-    return Groups(
-        hashes, np.full(len(hashes), key, np.int64), count(inverse), count(of_dead), count(of_records[~alive])
-    )
+    dead_records = count(of_dead) + count(of_records[failed])
+    dropped = count(of_records[~alive & ~failed])
+    return Groups(hashes, np.full(len(hashes), key, np.int64), count(inverse), dead_records, dropped)
 
 
 def merge_groups(parts: Iterable[Groups]) -> Groups:

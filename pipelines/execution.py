@@ -212,8 +212,8 @@ def _run_pipeline(
     profile: bool,
 ) -> None:
     import apache_beam as beam
-    from apache_beam.options.pipeline_options import PipelineOptions
 
+    from pipelines.beam_options import RememberedOptions
     from pipelines.graph import build
     from pipelines.job import Job
     from pipelines.progress import ProgressBar
@@ -224,7 +224,7 @@ def _run_pipeline(
     folder = job.folder
 
     def run_job(fill: Callable[[beam.Pipeline], None]) -> None:
-        options = PipelineOptions(list(engine.arguments))
+        options = RememberedOptions(list(engine.arguments))
         runner = local_runner(folder) if engine.has_own_workers else None
         pipeline = beam.Pipeline(runner=runner, options=options)
         fill(pipeline)

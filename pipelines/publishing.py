@@ -8,15 +8,13 @@ from typing import Any
 from corpus.errors import ThresherError, UsageError
 from corpus.filesystem import locate
 from corpus.folder import Folder
-from corpus.inputs import ErrorLimits
 from corpus.planning_types import InputPlan
 from pipelines.config import RunConfig
 from reports.checks import broken_checks
 from reports.closing import Books
 from reports.compare import ComparedRun
+from reports.error_limits import too_many_errors
 from reports.manifest import REPORT_NAME, input_entries, mixture, to_json
-
-SOURCES_SHOWN = 5
 
 
 def check_earlier_run(config: RunConfig, root: str) -> None:
@@ -48,45 +46,10 @@ def check_finished(config: RunConfig, folder: Folder) -> None:
         )
 
 
-def too_many_errors(limits: int | ErrorLimits | None, report: Mapping[str, Any]) -> str | None:
-    """Return how a run has more errors than ``input.max_errors`` allows, None where it has not.
-
-    Args:
-        report: content of ``report.json``.
-    """
-    if limits is None:
-        return None
-    if isinstance(limits, int):
-        limits = ErrorLimits(count=limits)
-    if limits.per == "all":
-        dead, read = report["records"]["dead"], report["records"]["read"]
-        errors = dead + report["files_failed"]
-        if limits.count is not None and errors > limits.count:
-            return f"{errors} dead letters and failed files, more than input.max_errors ({limits.count})"
-        if limits.share is not None and dead > limits.share * read:
-            return f"{dead:,} of {read:,} records are dead letters, more than input.max_errors (share {limits.share:g})"
-        return None
-    sources = {**report["by_source"], **({"(no source)": report["no_source"]} if "no_source" in report else {})}
-    bad = [
-        (-entry["dead"], name, entry["read"])
-        for name, entry in sources.items()
-        if (limits.count is not None and entry["dead"] > limits.count)
-        or (limits.share is not None and entry["dead"] > limits.share * entry["read"])
-    ]
-    if not bad:
-        return None
-    shown = ", ".join(f"{name} ({-dead:,} of {read:,})" for dead, name, read in sorted(bad)[:SOURCES_SHOWN])
-    wanted = [f"{name} {value:g}" for name in ("count", "share") if (value := getattr(limits, name)) is not None]
-    return (
-        f"{len(bad):,} sources have more dead letters than input.max_errors ({', '.join(wanted)}) allows, the most "
-        f"in {shown}"
-    )
-
-
 def check_books(config: RunConfig, plan: InputPlan, books: Books, semantic: Mapping[str, Any]) -> None:
     """Raise an error where a run must not be published; the report is kept where ``checks`` are broken."""
     records = books.report["records"]
-    beyond = too_many_errors(config.input.max_errors, books.report)
+    beyond = too_many_errors(config.input, books.counts)
     if beyond is not None:
         raise ThresherError(f"{beyond}; see {books.folder.path('dead_letters')}")
     if plan.files and books.report["files_failed"] == len(plan.files) and not records["read"]:

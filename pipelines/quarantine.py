@@ -18,16 +18,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from apache_beam import pvalue
 
+from corpus.batch import DocumentBatch
 from corpus.errors import ThresherError
-from corpus.folder import Folder
-from corpus.staging import read_dead, read_records, records_name
+from corpus.staging import read_dead, read_marks, read_records, records_name
+from corpus.verdicts import failures_column
 from filters.quarantine import Quarantine, group_names
 from filters.quarantine_groups import GROUP_BYTES, Groups, count_groups, merge_groups
 from pipelines.combining import Sum
 from pipelines.duplicates import Context
 from pipelines.found import Announce, Keyed, Size, found_name
+from pipelines.job import Job
 from pipelines.profile import ProfiledDoFn
 from reports.closing import SHUFFLED, summary_name
+from reports.fates import leaving
 
 PARTITION_BYTES = 4 << 20
 FEWEST_PARTITIONS = 16
@@ -40,35 +43,39 @@ def partitions_of(planned_rows: int) -> int:
 
 def quarantine_keys(
     stage: Quarantine,
-    folder: Folder,
-    planned_rows: int,
-    key: int,
-    file: str,
-    records: pa.RecordBatch,
+    job: Job,
+    batch: DocumentBatch,
     dead: int,
-    alive: npt.NDArray[np.bool_],
+    before: Sequence[Sequence[str]],
 ) -> list[Keyed]:
     """Return (partition, packed counts) of a batch that is staged.
 
     Args:
-        planned_rows: rows that the plan expects, for the number of partitions.
-        key, file, records: the batch.
+        batch: as the pass that the stage ends leaves it.
         dead: number of its dead letters.
-        alive: the rows that enter the stage.
+        before: names of the stages in the marks of each pass so far, in order.
     """
-    own = stage.groups_of(file, records.column("source"))
-    none = own[:0]
-    counts = count_groups(key, own, alive, _dead_groups(stage, folder, key, file) if dead else none)
-    partitions = partitions_of(planned_rows)
+    marks = [*(read_marks(job.folder, number, batch.key) for number in range(1, len(before))), batch.marks]
+    failures = [batch.records.column("input_failures").to_numpy()]
+    for names, columns in zip(before, marks, strict=True):
+        failures.extend(columns.column(failures_column(name)).to_numpy() for name in names)
+    left_at, unjudged = leaving(failures)
+    own = stage.groups_of(batch.file, batch.records.column("source"))
+    letters = _dead_groups(stage, job, batch) if dead else own[:0]
+    counts = count_groups(batch.key, own, left_at < 0, letters, unjudged)
+    partitions = partitions_of(job.planned_rows)
     parts = (counts.hashes % np.uint64(partitions)).astype(np.int64)
     return [(part, counts.take(np.flatnonzero(parts == part)).pack()) for part in np.unique(parts).tolist()]
 
 
-def _dead_groups(stage: Quarantine, folder: Folder, key: int, file: str) -> npt.NDArray[np.uint64]:
-    letters = read_dead(folder, key)
+def _dead_groups(stage: Quarantine, job: Job, batch: DocumentBatch) -> npt.NDArray[np.uint64]:
+    letters = read_dead(job.folder, batch.key)
     # A fault of the file has no position; it is no record.
     sources = letters.column("source").filter(pc.is_valid(letters.column("position")))
-    return stage.groups_of(file, sources)
+    if stage.config.by == "source" and job.config.input.source_column is not None:
+        # A line that cannot be decoded has the file in the place of a source that nobody knows.
+        sources = sources.filter(pc.fill_null(pc.not_equal(sources, batch.file), True))
+    return stage.groups_of(batch.file, sources)
 
 
 class MergeGroups(beam.CombineFn):  # type: ignore[misc]

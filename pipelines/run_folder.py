@@ -31,7 +31,7 @@ _OURS = re.compile(
     r"|staging/(records|dead|marks-\d+|findings-\d+|done|repeated-ids|summaries)/[^/]+\.(arrow|json)"
     r"|staging/found/[^/]+\.bin"
     r"|staging/profile/[^/]+\.json"
-    r"|staging/near-[a-z0-9_]+/((signatures|shingles|edges|pairs-\d+)/[^/]+\.(arrow|bin)|[a-z]+(-\d+)?\.json)"
+    r"|staging/near-[a-z0-9_]+/((nodes|signatures|shingles|edges|pairs-\d+)/[^/]+\.(arrow|bin)|[a-z]+(-\d+)?\.json)"
     r"|staging/(plan\.json|state\.json|workers\.log)"
 )
 _FOLDERS = ("curated", "ledger", "signals", "evidence", "clusters", "dead_letters", "staging")

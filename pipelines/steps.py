@@ -161,7 +161,9 @@ class PassStep(Step):
 
     def setup(self) -> None:
         """Build the stages of the pass."""
-        self.current: Pass = self.job.passes()[self.number - 1]
+        passes = self.job.passes()[: self.number]
+        self.current: Pass = passes[-1]
+        self.before = [[stage.name for stage in earlier.stages] for earlier in passes]
         feeds = self.current.feeds
         # A scorer is prepared by the step that scores: without leave to call a judge there may be no key for it.
         if feeds and not isinstance(feeds, BestStage):
@@ -186,8 +188,7 @@ class PassStep(Step):
         elif isinstance(stage, ContaminationCorpus):
             keys = by_partition(stage.sources(batch.file, records, marks, alive), partitions_of(stage))
         elif isinstance(stage, Quarantine):
-            job = self.job
-            keys = quarantine_keys(stage, job.folder, job.planned_rows, key, batch.file, records, dead, alive)
+            keys = quarantine_keys(stage, self.job, batch, dead, self.before)
         else:
             keys = []
         for keyed in keys:

@@ -62,6 +62,7 @@ def chunk_counts(
         "files": {
             file: {
                 "rows": length + dead_rows,
+                "dead": dead_rows + int(fates.dead.sum()),
                 "digest": int(records.column("row_digest").to_numpy().sum(dtype=np.int64)),
             }
         },

@@ -122,13 +122,25 @@ def read_fates(folder: Folder, key: int, records: pa.RecordBatch, infos: Sequenc
         columns.update(zip(marks.schema.names, marks.columns, strict=True))
     failures = [records.column("input_failures").to_numpy()]
     failures.extend(columns[failures_column(info.name)].to_numpy() for info in infos[1:])
-    left_at = np.full(records.num_rows, -1, np.int64)
-    dead = np.zeros(records.num_rows, np.bool_)
-    for index in range(len(infos) - 1, -1, -1):
+    return Fates(columns, tuple(failures), *leaving(failures))
+
+
+def leaving(failures: Sequence[Integers]) -> tuple[Integers, Mask]:
+    """Return at which stage each of n records left, and whether it did because that stage could not judge it.
+
+    Args:
+        failures: int64[n] of each stage, in order: bit masks of the rules that a record does not meet, 0 where it does.
+
+    Returns:
+        The stage's index, int64[n], -1 where the record is still there; and bool[n].
+    """
+    left_at = np.full(len(failures[0]), -1, np.int64)
+    dead = np.zeros(len(failures[0]), np.bool_)
+    for index in range(len(failures) - 1, -1, -1):
         left = failures[index] != 0
         left_at[left] = index
         dead[left] = failures[index][left] == UNJUDGED
-    return Fates(columns, tuple(failures), left_at, dead)
+    return left_at, dead
 
 
 def first_rules(fates: Fates, index: int) -> Integers:

@@ -1,7 +1,8 @@
 import itertools
 import re
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,8 @@ from corpus.unicode_tables import (
     SEPARATOR,
     UNSPACED,
     WHITE_SPACE,
+    category_bits,
+    changed_code_points,
     code_point_classes,
     code_points,
 )
@@ -110,6 +113,22 @@ def test_classes_are_those_of_the_pinned_package() -> None:
     assert np.array_equal(classes & FORMAT != 0, np.array(categories) == "Cf")
     assert np.array_equal(classes & WHITE_SPACE != 0, white_space)
     assert np.flatnonzero((classes & SEPARATOR != 0) & (classes & WHITE_SPACE == 0)).tolist() == [0x200B]
+
+
+def test_bits_of_categories_are_those_of_each_code_point() -> None:
+    names = sorted({unicodedata2.category(chr(code)) for code in range(CODE_POINTS)})
+    bits = {name: place + 1 for place, name in enumerate(names)}
+    expected = [bits[unicodedata2.category(chr(code))] for code in range(CODE_POINTS)]
+    assert np.array_equal(category_bits(bits), expected)
+    del bits["Lu"]
+    assert category_bits(bits)[ord("A")] == 0
+
+
+@pytest.mark.parametrize("change", [str.casefold, *(partial(unicodedata2.normalize, form) for form in ("NFD", "NFKC"))])
+def test_changed_code_points_are_those_that_change_one_by_one(change: Callable[[str], str]) -> None:
+    changed = changed_code_points(change)
+    assert list(changed) == sorted(changed)
+    assert changed == {code: result for code in range(CODE_POINTS) if (result := change(chr(code))) != chr(code)}
 
 
 def test_classes_agree_with_the_methods_of_str() -> None:

@@ -58,6 +58,14 @@ def test_counts_add_up_in_any_order(parts: list[Any], choose: Any) -> None:
         assert whole.places[row] == chunk_key(first, 0)
 
 
+def test_a_record_that_a_stage_could_not_judge_is_dead_and_not_dropped() -> None:
+    alive, unjudged = np.array([True, False, False, False]), np.array([False, False, True, False])
+    groups = count_groups(5, np.array([7, 7, 7, 8], np.uint64), alive, np.array([7], np.uint64), unjudged)
+    assert [groups.hashes.tolist(), groups.read.tolist(), groups.dead.tolist()] == [[7, 8], [4, 1], [2, 0]]
+    assert groups.dropped.tolist() == [1, 1]
+    assert groups.drop_shares.tolist() == [0.5, 1.0]
+
+
 def test_deviations_are_modified_z_scores() -> None:
     # Median 0.12, distances 0.02 0.01 0 0.01 0.68: their median is 0.01.
     shares = np.array([0.10, 0.11, 0.12, 0.13, 0.80])

@@ -28,7 +28,8 @@ CONFIGS = sorted(path.stem for path in (REPOSITORY / "configs").glob("*.yaml"))
 # The transforms that an engine carries out itself; all others are made of them.
 PRIMITIVES = {"pardo", "group_by_key", "flatten", "impulse"}
 # Collections of Beam's own transforms; ours have standard coders or the coder of batches.
-MAX_SIDE_INPUTS = 3
+# Four at most: the count of records, two sizes and the forest, all of which every engine of these tests has taken.
+MAX_SIDE_INPUTS = 4
 
 
 def _pipeline(name: str, folder: Path, *sets: str, accelerator: str | None = None) -> api.Pipeline:

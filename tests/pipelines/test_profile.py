@@ -6,8 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import apache_beam as beam
 import pytest
 
+import pipelines.graph
+from pipelines.profile import ProfiledDoFn
 from tests.pipelines.corpora import run, write_config, write_corpus
 
 STAGES: list[Any] = [{"length": {"minimum_words": 4}}, "exact_duplicates"]
@@ -40,6 +43,18 @@ def test_a_second_run_in_one_process_begins_at_nothing(tmp_path: Path) -> None:
         steps = json.loads((tmp_path / "run/run.json").read_text())["profile"]["steps"]
         counts.append({row["step"]: row["elements"] for row in steps})
     assert counts[0] == counts[1]
+
+
+def test_beam_finds_all_methods_of_a_step_that_it_calls() -> None:
+    pending, seen = [ProfiledDoFn], set()
+    while pending:
+        step = pending.pop()
+        pending.extend(step.__subclasses__())
+        own = {name for name in vars(beam.DoFn) if callable(getattr(beam.DoFn, name)) and not name.startswith("_")}
+        assert own & vars(step).keys() <= set(dir(object.__new__(step))), step
+        seen.add(step.__name__)
+    assert {"ReadItems", "WriteShard", "Verify"} <= seen
+    assert pipelines.graph
 
 
 def test_a_run_is_not_measured_unless_asked(tmp_path: Path) -> None:

@@ -114,6 +114,42 @@ def test_flag_lists_and_fail_ends_the_run(tmp_path: Path, capsys: pytest.Capture
     assert not (folder / "manifest.json").exists()
 
 
+def test_a_broken_line_is_of_no_source_and_limits_per_file_count_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # A stage that fails on records makes them dead, in a pass before the last one that the shares are taken from.
+    (tmp_path / "rules.py").write_text(
+        "def judge(record):\n    if record['source'] == 's2':\n        raise ValueError\n    return True\n",
+        encoding="utf-8",
+    )
+    # Ninety broken lines in one file are enough to be judged, but nobody knows their sources.
+    stages = [
+        {"python": {"function": f"{tmp_path}/rules.py:judge"}},
+        "exact_duplicates",
+        {"quarantine": {"minimum_records": 80}},
+    ]
+    layout: dict[str, Any] = {"id_column": "id", "source_column": "source"}
+    files = _write(tmp_path / "corpus")
+    limit = {"share": 0.5, "per": "file"}
+    config = write_config(tmp_path / "c.yaml", files, tmp_path / "run", stages, max_errors=limit, **layout)
+    assert run(config) == 1
+    error = capsys.readouterr().err
+    assert "2 files have more dead letters and failed files than input.max_errors.share (0.5), the worst: " in error
+    assert f"s2.jsonl (150 of 150), {BROKEN}.jsonl (90 of 150); see " in error
+    assert not (tmp_path / "run/manifest.json").exists()
+    # The limit is no part of the result, so with another one the same run goes on.
+    config = write_config(tmp_path / "c.yaml", files, tmp_path / "run", stages, max_errors=240, **layout)
+    assert run(config) == 0
+    assert "going on with an unfinished run" in capsys.readouterr().err
+    entry = report(tmp_path / "run")["quarantine"]["quarantine"]
+    # Of the source of the broken lines 60 records are known, too few to be judged.
+    assert (entry["by"], entry["judged"]) == ("source", SOURCES - 1)
+    assert {group["name"]: (group["read"], group["dead"], group["dropped"]) for group in entry["groups"]} == {
+        "s2": (150, 150, 0),
+        SHORT: (150, 0, 89),
+    }
+
+
 def test_partitions_hold_as_many_groups_as_there_may_be() -> None:
     assert partitions_of(0) == FEWEST_PARTITIONS
     assert partitions_of(5_000_000_000) * (4 << 20) >= 5_000_000_000 * 40

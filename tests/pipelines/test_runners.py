@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,13 +12,17 @@ from typing import Any
 
 import grpc
 import pytest
+from apache_beam.options.pipeline_options import DirectOptions, SetupOptions
 from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 
 from corpus.errors import ThresherError, UsageError
+from corpus.planning_types import InputPlan, Item, PlannedFile
 from pipelines import runners
+from pipelines.beam_options import RememberedOptions
 from pipelines.config import config_from_mapping
 from pipelines.execution import execute, failure_message
 from pipelines.job import Job
+from pipelines.local_runner import LEAST_ITEM_BYTES, SMALL_INPUT_BYTES, fit_to_input
 from pipelines.runners import check_files, choose_engine, connect
 
 CLOUD = ("--project=p", "--region=r", "--temp_location=gs://bucket/tmp")
@@ -43,6 +48,46 @@ def test_local_workers(workers: int, mode: str | None, own: bool) -> None:
     engine = choose_engine([f"--direct_num_workers={workers}"])
     assert (engine.workers, engine.has_own_workers) == (workers, own)
     assert (f"--direct_running_mode={mode}" in engine.arguments) == (mode is not None)
+
+
+def _plan(size: int, items: int = 1) -> InputPlan:
+    file = PlannedFile("a.txt", "/in/a.txt", "text", None, size, "0", None, 1, None)
+    item = Item(0, "a.txt", "/in/a.txt", "text", None, 0, size, 0, None, None, None, None)
+    return InputPlan((file,), (item,) * items, ())
+
+
+def test_a_small_input_takes_one_worker_unless_the_user_says_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+
+    def workers(plan: InputPlan, stage: Any = "length", *arguments: str) -> int:
+        mapping = {"input": {"files": ["a"]}, "output": "o", "stages": [stage]}
+        stages = config_from_mapping(mapping).build(check=False)
+        return fit_to_input(choose_engine(arguments), arguments, plan, stages).workers
+
+    assert workers(_plan(SMALL_INPUT_BYTES)) == 1
+    assert workers(_plan(SMALL_INPUT_BYTES + 1)) == 3
+    assert workers(_plan(1, SMALL_INPUT_BYTES // LEAST_ITEM_BYTES + 1)) == 3
+    assert workers(_plan(1), {"judge": {"base_url": "http://localhost:1/v1", "model": "m"}}) == 3
+    assert workers(_plan(1), "length", "--direct_num_workers=2") == 2
+    assert workers(_plan(1), "length", "--direct_num_workers", "2") == 2
+    flink = choose_engine(["--engine=flink"])
+    assert fit_to_input(flink, ["--engine=flink"], _plan(1), []) == flink
+    kept = fit_to_input(choose_engine(["--job_name=a"]), ["--job_name=a"], _plan(1), [])
+    assert {"--job_name=a", "--direct_num_workers=1", "--direct_running_mode=in_memory"} <= set(kept.arguments)
+
+
+def test_views_of_options_are_made_once_and_share_their_values() -> None:
+    options = RememberedOptions(["--direct_num_workers=2"])
+    view = options.view_as(DirectOptions)
+    assert view is options.view_as(DirectOptions)
+    assert view.direct_num_workers == 2
+    # Beam copies the options that a pipeline is given, and changes its own.
+    own = copy.deepcopy(options)
+    own.view_as(DirectOptions).direct_num_workers = 3
+    own.view_as(SetupOptions).pickle_library = "dill"
+    assert own.view_as(DirectOptions).direct_num_workers == 3
+    assert own.get_all_options()["pickle_library"] == "dill"
+    assert (view.direct_num_workers, options.view_as(SetupOptions).pickle_library) == (2, "default")
 
 
 @pytest.mark.parametrize("name", ["flink", "spark"])

@@ -10,13 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pydantic import ValidationError
 
 import pipelines
 from corpus.errors import ThresherError
-from corpus.inputs import InputConfig
 from pipelines.cli import main
-from pipelines.publishing import too_many_errors
 from tests.pipelines.corpora import documents, report, run, table, write_config
 
 RULES = '''
@@ -105,38 +102,6 @@ def test_the_run_fails_beyond_max_errors(folder: Path, capsys: pytest.CaptureFix
     assert run(config(folder, [KEEP], output="few", max_errors=dead - 1)) == 1
     assert f"{dead} dead letters and failed files, more than input.max_errors ({dead - 1})" in capsys.readouterr().err
     assert not (folder / "few/manifest.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("limits", "wanted"),
-    [
-        (None, None),
-        (9, None),
-        (8, "9 dead letters and failed files, more than input.max_errors (8)"),
-        ({"count": 8}, "9 dead letters and failed files, more than input.max_errors (8)"),
-        ({"share": 0.08}, None),
-        ({"share": 0.0799}, "8 of 100 records are dead letters, more than input.max_errors (share 0.0799)"),
-        ({"share": 0.1, "per": "source"}, "1 sources have more dead letters than input.max_errors (share 0.1) allows"),
-        ({"count": 2, "per": "source"}, "the most in web (5 of 20), (no source) (3 of 30)"),
-        ({"count": 5, "share": 0.25, "per": "source"}, None),
-    ],
-)
-def test_limits_of_errors(limits: Any, wanted: str | None) -> None:
-    given = InputConfig.model_validate({"files": ["a"], "max_errors": limits}).max_errors
-    entries = {"web": {"dead": 5, "read": 20}, "books": {"dead": 0, "read": 50}}
-    report = {
-        "records": {"dead": 8, "read": 100},
-        "files_failed": 1,
-        "by_source": entries,
-        "no_source": {"dead": 3, "read": 30},
-    }
-    found = too_many_errors(given, report)
-    assert found == wanted if wanted is None else wanted in str(found)
-
-
-def test_limits_of_errors_that_limit_nothing() -> None:
-    with pytest.raises(ValidationError, match="give count, share, or both"):
-        InputConfig.model_validate({"files": ["a"], "max_errors": {"per": "source"}})
 
 
 def test_thresholds_on_scores_and_signals(folder: Path) -> None:

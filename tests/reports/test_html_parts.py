@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from corpus.stages import Rule
 from reports.highlights import reason_spans
 from reports.html_views import limit_text, share, short_count
-from reports.plots import Line, histogram
+from reports.plots import Line, curve, histogram
 from reports.segments import Excerpt, Segment, differences, excerpt, replaced, shown, split, with_span, with_spans
 from reports.signal_histograms import (
     HistogramCounter,
@@ -115,6 +115,60 @@ def test_a_plot_is_inline_svg_in_the_colours_of_the_page() -> None:
     assert set(re.findall(r"var\((--\w+)\)", plots[0])) == {"--ink", "--faint", "--kept", "--left", "--limit"}
     assert not re.search(r"#0[1-5]0|<style|<metadata|href=.[^#]|xmlns|id=\"(figure|axes)", plots[0])
     assert len(plots[0]) < 8_000
+
+
+def _texts(plot: str) -> dict[str, tuple[float, float]]:
+    """Return the places of the texts of a plot, by text."""
+    found = re.findall(r'x="([-\d.]+)" y="([-\d.]+)">([^<]*)</text>', plot)
+    return {text: (float(x), float(y)) for x, y, text in found}
+
+
+def _area(plot: str, colour: str) -> list[tuple[float, float]]:
+    """Return the corners of what is filled with a colour."""
+    (path,) = re.findall(rf'<path d="([^"]*)" style="fill: var\(--{colour}\)', plot)
+    return [(float(x), float(y)) for x, y in re.findall(r"[ML] ([-\d.]+) ([-\d.]+)", path)]
+
+
+def test_bars_lines_and_numbers_stand_where_their_values_are() -> None:
+    edges: npt.NDArray[np.float64] = np.linspace(0, 10, 11)
+    counts: npt.NDArray[np.int64] = np.array([40, 0, 10, 20, 30, 40, 30, 20, 10, 6])
+    plot = histogram(edges, counts, counts // 2, [Line(2, "≥ 2"), Line(8, "≤ 8")], False, "of x")
+    texts = _texts(plot)
+    assert list(texts) == ["0", "15", "30", "2", "4", "6", "8", "10", "≥ 2", "≤ 8"]
+    read, kept = _area(plot, "left"), _area(plot, "kept")
+    # An upright at each border, up to the count; the numbers below and beside stand for the same places.
+    base = read[0][1]
+    assert [x for x, _ in read[1:-1:2]] == pytest.approx([x for x, _ in kept[1:-1:2]])
+    assert texts["4"][0] == pytest.approx(read[1 + 2 * 4][0], abs=0.1)
+    assert [base - y for _, y in kept[2:-1:2]] == pytest.approx([(base - y) / 2 for _, y in read[2:-1:2]], abs=0.2)
+    assert texts["15"][1] - texts["30"][1] == pytest.approx((base - read[2][1]) * 15 / 40, abs=0.2)
+    assert re.search(rf'd="M {texts["2"][0]:g} {base:g} L {texts["2"][0]:g} [^"]*" style="[^"]*--limit', plot)
+    assert texts["≥ 2"][0] > texts["2"][0]
+    assert texts["≤ 8"][0] < texts["8"][0]
+
+
+def test_axes_are_logarithmic_where_that_is_asked_for_or_one_bin_dwarfs_all() -> None:
+    edges: npt.NDArray[np.float64] = np.geomspace(1, 1000, 31)
+    counts: npt.NDArray[np.int64] = np.full(30, 10)
+    counts[0] = 100_000
+    counts[5] = 0
+    plot = histogram(edges, counts, counts, [], True, "of x")
+    texts = _texts(plot)
+    assert {"1", "10", "100", "1k"} <= texts.keys()
+    steps = np.diff([texts[text][0] for text in ("1", "10", "100", "1k")])
+    assert steps == pytest.approx([steps[0]] * 3, abs=0.2)
+    read = _area(plot, "left")
+    assert read[2 + 2 * 5][1] == read[0][1]
+    assert "10k" in texts
+    assert all(0 <= y <= 111.6 for _, y in read)
+
+
+def test_a_curve_has_percents_beside_it_and_a_name_below() -> None:
+    x: npt.NDArray[np.float64] = np.linspace(0, 1, 101)
+    texts = _texts(curve(x, x**2, [Line(0.8, "threshold 0.8")], "similarity", "S"))
+    assert [text for text in texts if text.endswith("%")] == ["0 %", "30 %", "60 %", "90 %"]
+    assert texts["similarity"][1] > texts["0.2"][1]
+    assert texts["threshold 0.8"][0] < texts["0.8"][0]
 
 
 @given(
