@@ -82,12 +82,15 @@ def _write(folder: Folder, name: str, batch: pa.RecordBatch) -> None:
         writer.write_batch(batch)
 
 
-def _read(folder: Folder, name: str, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+def _read(
+    folder: Folder, name: str, columns: Sequence[str] | None = None, where_there: Sequence[str] = ()
+) -> pa.RecordBatch:
     with folder.open_arrow(name) as source:
         fields = None
         if columns is not None:
             names = pa.ipc.open_file(source).schema.names
-            fields = [names.index(column) for column in columns]
+            wanted = (*columns, *(column for column in where_there if column in names))
+            fields = [names.index(column) for column in wanted]
             source.seek(0)
         options = pa.ipc.IpcReadOptions(included_fields=fields, use_threads=False)
         return pa.ipc.open_file(source, options=options).get_batch(0)
@@ -137,9 +140,16 @@ def write_batch(folder: Folder, batch: DocumentBatch) -> None:
     _write(folder, records_name(batch.key, batch.last), records)
 
 
-def read_records(folder: Folder, key: int, last: bool, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-    """Return the records of a batch, or some of their columns; the schema's metadata has ``file`` and ``dead``."""
-    return _read(folder, records_name(key, last), columns)
+def read_records(
+    folder: Folder, key: int, last: bool, columns: Sequence[str] | None = None, where_there: Sequence[str] = ()
+) -> pa.RecordBatch:
+    """Return the records of a batch, or some of their columns; the schema's metadata has ``file`` and ``dead``.
+
+    Args:
+        columns: those that are read; None for all.
+        where_there: further ones, which a batch may lack.
+    """
+    return _read(folder, records_name(key, last), columns, where_there)
 
 
 def read_batch(folder: Folder, key: int, last: bool) -> DocumentBatch:

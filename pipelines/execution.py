@@ -177,6 +177,7 @@ def execute(
             remove_run(folder)
         state = "new" if overwrite else inspect(folder, config, semantic, plan)
         if state == "finished":
+            check_finished(config, folder)
             return load_run(root)
         if state == "unfinished":
             console.print(f"{config.output}: going on with an unfinished run", markup=False)

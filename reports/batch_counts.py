@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from corpus.stages import CorpusStage, EditingStage, RecordStage
-from filters.tokens import TOKENS, Tokens
 from reports.counts import Counts, add, balance
 from reports.fates import Fates, StageInfo, first_rules
 from reports.mixture import mixture_counts
 from reports.scores import score_counts
 from reports.tables import STAGE_ERROR
+from reports.text_sizes import stage_sizes, text_sizes
 
 
 def _grouped(keys: pa.Array, masks: dict[str, Any]) -> dict[Any, dict[str, int]]:
@@ -42,11 +41,13 @@ def chunk_counts(
     fates: Fates,
     infos: Sequence[StageInfo],
     language: str | None,
+    licences: pa.Array | None,
 ) -> Counts:
     """Return what the report and the manifest sum up over batches.
 
     Args:
         language: the name of the language stage whose labels the report groups by.
+        licences: of the records; None where they have no column for it.
     """
     length = records.num_rows
     kept = fates.kept
@@ -90,46 +91,20 @@ def chunk_counts(
     counts |= _named("language", languages)
     characters = records.column("characters").to_numpy()
     failing = np.sum([np.bitwise_count(bits.astype(np.uint64)) for bits in fates.failures], axis=0, dtype=np.int64)
-    tokens = token_counts(fates, infos)
+    counted = text_sizes(fates, infos)
     for index, info in enumerate(infos):
         counts["stages"][info.name], characters = _stage_counts(index, info, fates, characters, failing == 1)
-        if tokens is not None and index >= tokens.place:
-            entered = fates.entered(index)
-            stayed = entered & (fates.left_at != index)
-            counts["stages"][info.name] |= {
-                "tokens_in": int(tokens.counts[entered].sum()),
-                "tokens_out": int(tokens.counts[stayed].sum()),
-            }
+        if counted is not None:
+            counts["stages"][info.name] |= stage_sizes(counted, index, fates)
     before = records.column("characters").to_numpy()
     sizes = {"characters": (before, characters)}
-    if tokens is not None:
-        sizes["tokens"] = (tokens.counts, tokens.counts)
-    counts["mixture"] = mixture_counts(records, labels if language else None, kept, sizes)
+    if counted is not None:
+        sizes[counted.unit] = (counted.counts, counted.counts)
+    names = {"source": records.column("source"), "language": labels if language else None, "licence": licences}
+    counts["mixture"] = mixture_counts(names, kept, sizes)
     counts["overlap"] = _overlap(fates, infos)
     counts |= score_counts(infos, fates, records, labels)
     return counts
-
-
-class TokenCounts(NamedTuple):
-    """Tokens of the records of a batch.
-
-    Attributes:
-        place: of the stage that counted them.
-        counts: int64[n], 0 where it did not see the record.
-    """
-
-    place: int
-    counts: npt.NDArray[np.int64]
-
-
-def token_counts(fates: Fates, infos: Sequence[StageInfo]) -> TokenCounts | None:
-    """Return what the last stage ``tokens`` counted; None without one."""
-    for index in reversed(range(len(infos))):
-        stage = infos[index].stage
-        if isinstance(stage, Tokens):
-            values = fates.signal(infos[index], TOKENS)
-            return TokenCounts(index, pc.fill_null(values, 0).to_numpy(zero_copy_only=False))
-    return None
 
 
 def _stage_counts(

@@ -29,7 +29,7 @@ from reports.manifest import (
     to_json,
     write_listed,
 )
-from reports.mixture import mixture_read
+from reports.mixture import manifest_mixture
 from reports.scores import score_report
 from reports.tables import STAGE_ERROR
 
@@ -93,14 +93,19 @@ class Books:
         card = dataset_card(self.report, config_hash)
         outputs.append(write_listed(folder, CARD_NAME, card.encode()))
         failed = self.counts.get("file_faults", {})
+        counted = self.counts.get("mixture", {})
         manifest = build_manifest(
             version,
             semantic,
             config_hash,
             input_entries(self.files, failed, self.counts.get("files", {})),
             self.report["records"],
-            mixture_read(self.counts.get("mixture", {})),
-            self.mixture,
+            {
+                "mixture_read": manifest_mixture(counted, "read"),
+                "mixture": self.mixture,
+                "mixture_characters_read": manifest_mixture(counted, "characters_read"),
+                "mixture_characters": manifest_mixture(counted, "characters_kept"),
+            },
             self.content_digest,
             outputs,
         )

@@ -15,11 +15,12 @@ from corpus.inputs import InputConfig
 from corpus.verdicts import SIGNAL_TYPES
 from reports.counts import Counts, add
 from reports.fates import Fates, StageInfo
+from reports.mixture import LICENCE_COLUMNS
 
 NONE = "none"
 # Hash of the file and position of a cluster's leader: it changes with the names and shards of the input.
 CLUSTER_ID = "cluster_id"
-MIXTURE_COLUMNS = {"licence": ("license", "licence")}
+MIXTURE_COLUMNS = {"licence": LICENCE_COLUMNS}
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from reports.mixture import entry_name, largest_changes
+from reports.mixture import SHOWN, entry_name, largest_changes, shares_of, sizes_of
+from reports.text_sizes import counted_sizes
 
 SIZES = (
     (10**3, "n<1K"),
@@ -35,7 +36,6 @@ HUB_LICENCES = frozenset(
 )
 """Identifiers of licences that the hub knows; any other is ``other``."""
 MOST_LISTED = 100
-CHANGES_SHOWN = 20
 
 
 def size_category(records: int) -> str:
@@ -56,8 +56,10 @@ def _kept_names(report: Mapping[str, Any], group: str) -> list[str]:
 
 
 def _header(report: Mapping[str, Any]) -> Iterator[str]:
-    # The hub takes ISO 639-1 and 639-3 codes, which are the labels of the language stage's model but for a few.
-    languages = [name for name in _kept_names(report, "language") if re.fullmatch("[a-z]{2,3}", name)]
+    # The hub takes ISO 639-1 and 639-3 codes, which are the labels of the language stage's model but for a few; other
+    # models put a script behind them (eng_Latn).
+    labels = (re.fullmatch("([a-z]{2,3})(_[A-Z][a-z]{3})?", name) for name in _kept_names(report, "language"))
+    languages = list(dict.fromkeys(label[1] for label in labels if label))
     licences = list(dict.fromkeys(map(hub_licence, _kept_names(report, "licence"))))
     for name, values in (("language", languages), ("license", licences)):
         if values:
@@ -91,7 +93,7 @@ def dataset_card(report: Mapping[str, Any], config_hash: str) -> str:
         "# Curated records",
         "",
         f"{records['kept']:,} of {records['read']:,} records, curated by Thresher with the config in `config.yaml`",
-        f"(hash `{config_hash[:16]}`).",
+        f"(hash `{config_hash[:16]}`). They have {_sizes(report)}.",
         "",
         "| stage | rule | records that left |",
         "|---|---|---|",
@@ -103,14 +105,7 @@ def dataset_card(report: Mapping[str, Any], config_hash: str) -> str:
             if entry["first"]
         )
     lines.append(f"| (not decoded) | dead letters | {records['dead']:,} |")
-    changes = list(largest_changes(report))[:CHANGES_SHOWN]
-    if changes:
-        lines.extend(["", "| | mixture | of the records read | of those kept |", "|---|---|---|---|"])
-        lines.extend(
-            f"| {group} | {_cell(entry_name(entry))} | {100 * entry['share_read']:.1f} % | "
-            f"{100 * entry['share_kept']:.1f} % |"
-            for group, entry in changes
-        )
+    lines.extend(_mixture(report))
     lines.extend(
         [
             "",
@@ -122,6 +117,30 @@ def dataset_card(report: Mapping[str, Any], config_hash: str) -> str:
         ]
     )
     return "\n".join(lines)
+
+
+def _sizes(report: Mapping[str, Any]) -> str:
+    """Return the size of the records kept, in tokens or words as well where these were counted in the texts kept."""
+    text = f"{report['stages'][-1]['characters_out']:,} characters"
+    counted = counted_sizes(report)
+    if counted is None or counted.edited_by:
+        return text
+    return f"{text}, {counted.kept:,} {counted.unit} as counted by `{counted.stage}`"
+
+
+def _mixture(report: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of a table with the shares before and after, those that changed most."""
+    changes = largest_changes(report, SHOWN)
+    if not changes:
+        return
+    sizes = sizes_of(report)
+    columns = ["group", "name", *(f"{size} {side}" for size in ("records", *sizes) for side in ("read", "kept"))]
+    yield ""
+    yield f"| {' | '.join(columns)} |"
+    yield "|" + "---|" * len(columns)
+    for group, entry in changes:
+        shares = (f"{100 * share:.1f} %" for pair in shares_of(entry, sizes) for share in pair)
+        yield f"| {group} | {_cell(entry_name(entry))} | {' | '.join(shares)} |"
 
 
 def _cell(name: str) -> str:

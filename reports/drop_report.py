@@ -16,6 +16,7 @@ from reports.fates import StageInfo
 from reports.mixture import mixture_report, print_mixture
 from reports.quarantine import print_quarantine
 from reports.scores import print_scores
+from reports.text_sizes import STAGE_SIZES, counted_sizes
 from reports.visible import terminal_name
 
 MAX_NAMES = 10_000
@@ -47,7 +48,7 @@ def build_report(counts: Counts, infos: Sequence[StageInfo], repeated_ids: int |
         entry = counts["stages"][info.name]
         found = entry.get("duplicates")
         numbers = {name: entry[name] for name in STAGE_COUNTS}
-        numbers |= {name: entry[name] for name in ("tokens_in", "tokens_out") if name in entry}
+        numbers |= {name: entry[name] for name in STAGE_SIZES if name in entry}
         stages.append({"name": info.name, **numbers, "rules": _rules(info, entry["rules"])})
         if entry.get("notices"):
             stages[-1]["notices"] = entry["notices"]
@@ -207,10 +208,15 @@ def print_report(report: Mapping[str, Any], run: Mapping[str, Any], console: Con
     share = _share(records["kept"], records["read"])
     table.add_row("kept", "", f"{records['kept']:,}", share, "", f"{kept:,}", style="bold green")
     console.print(table)
-    counted = next((stage["tokens_in"] for stage in report["stages"] if "tokens_in" in stage), None)
+    counted = counted_sizes(report)
     if counted is not None:
-        share = _share(last["tokens_out"], counted)
-        console.print(f"tokens: {counted:,} counted, {last['tokens_out']:,} of them kept ({share})", markup=False)
+        share = _share(counted.kept, counted.counted)
+        edits = f", before {', '.join(counted.edited_by)} edited texts" if counted.edited_by else ""
+        console.print(
+            f"{counted.unit}: {counted.counted:,} counted by {counted.stage}, {counted.kept:,} of them in the records "
+            f"kept ({share}){edits}",
+            markup=False,
+        )
     _print_groups(report, "source", console)
     _print_groups(report, "language", console)
     print_mixture(report, console)

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 HTML_NAME = "report.html"
-MIXTURE_ROWS = 30
 MISSING = "report.html needs Jinja2 and Matplotlib: pip install 'thresher[report]', then thresher report RUN --html"
 
 
@@ -73,12 +72,13 @@ def html_report(
         share,
         short_count,
         shown_groups,
-        tokens_counted,
     )
-    from reports.mixture import entry_name, largest_changes
+    from reports.mixture import SHOWN, entry_name, largest_changes, shares_of, sizes_of
+    from reports.text_sizes import counted_sizes
     from reports.visible import name_text, visible
 
     findings = signal_findings(folder, outputs, report, infos)
+    sizes = sizes_of(report)
     environment = templates()
     environment.filters |= {
         "entry_name": entry_name,
@@ -104,8 +104,9 @@ def html_report(
         signals_left_out=findings.left_out,
         scores=score_views(report, findings.thresholds),
         boilerplate=report.get("boilerplate", {}),
-        tokens=tokens_counted(report),
-        mixture=list(largest_changes(report))[:MIXTURE_ROWS],
+        counted=counted_sizes(report),
+        mixture=[(group, entry, shares_of(entry, sizes)) for group, entry in largest_changes(report, SHOWN)],
+        sizes=sizes,
         quarantine=report.get("quarantine", {}),
         examples=rule_examples(folder, outputs, report, infos, config, plan, findings),
     )

@@ -10,6 +10,7 @@ from corpus.stages import Rule
 from reports.counts import Counts, add
 from reports.fates import StageInfo
 from reports.signal_histograms import Threshold
+from reports.text_sizes import UNITS
 
 SHOWN_GROUPS = {"source": 20, "language": 12}
 OVERLAP_RULES = 15
@@ -92,7 +93,7 @@ class StageView:
     passed: int
     share: str
     characters: str
-    tokens: str
+    size: str
     characters_edited: str
     width: float
     width_left: float
@@ -132,7 +133,7 @@ def funnel(
                 passed=passed,
                 share=share(left, entry["entered"]),
                 characters=short_count(entry["characters_out"]),
-                tokens=short_count(entry["tokens_out"]) if "tokens_out" in entry else "",
+                size=next((short_count(entry[f"{unit}_out"]) for unit in UNITS if f"{unit}_out" in entry), ""),
                 characters_edited=short_count(entry["characters_cut"] - entry["characters_added"]),
                 width=100 * passed / read,
                 width_left=100 * left / read,
@@ -140,13 +141,6 @@ def funnel(
             )
         )
     return views
-
-
-def tokens_counted(report: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Return the tokens of the records that a stage counted, and of those of them that stay; None where none did."""
-    stages = report["stages"]
-    counted = next((stage["tokens_in"] for stage in stages if "tokens_in" in stage), None)
-    return None if counted is None else (counted, stages[-1]["tokens_out"])
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ FORMAT_VERSION = 1
 UNLISTED = (MANIFEST_NAME, RUN_NAME, "report.html")
 MAX_MIXTURE = 10_000
 OTHERS = "(others)"
+MIXTURES = ("mixture_read", "mixture", "mixture_characters_read", "mixture_characters")
+"""Counts by group and name: the records read and kept, and the characters of these."""
 
 
 def to_json(value: Any) -> bytes:
@@ -41,7 +43,7 @@ def input_entries(files: Sequence[str], failed: Mapping[str, int], counts: Mappi
 
 
 def mixture(counts: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
-    """Return records by language, source and licence; the largest names where they are many."""
+    """Return a count by language, source and licence; the largest names where they are many."""
     limited = {}
     for group, names in sorted(counts.items()):
         ordered = sorted(names.items(), key=lambda entry: (-entry[1], entry[0]))
@@ -57,14 +59,14 @@ def build_manifest(
     config_hash: str,
     inputs: Sequence[Mapping[str, Any]],
     records: Mapping[str, int],
-    read_counts: Mapping[str, Mapping[str, int]],
-    mixture_counts: Mapping[str, Mapping[str, int]],
+    mixtures: Mapping[str, Mapping[str, Mapping[str, int]]],
     content_digest: int,
     outputs: Sequence[OutputFile],
 ) -> dict[str, Any]:
     """Return the manifest; nothing in it depends on time, place, runner or number of workers.
 
-    ``manifest_hash`` is the hash of all the rest, so that a change of the manifest itself is found as well.
+    ``mixtures`` has what ``MIXTURES`` lists. ``manifest_hash`` is the hash of all the rest, so that a change of the
+    manifest itself is found as well.
     """
     manifest = {
         "thresher_version": version,
@@ -73,8 +75,7 @@ def build_manifest(
         "config": semantic_config,
         "inputs": list(inputs),
         "records": dict(records),
-        "mixture_read": mixture(read_counts),
-        "mixture": mixture(mixture_counts),
+        **{name: mixture(mixtures[name]) for name in MIXTURES},
         "content_digest": f"{content_digest:016x}",
         "outputs": [
             {"file": entry.name, "rows": entry.rows, "bytes": entry.bytes, "sha256": entry.sha256}

@@ -6,6 +6,9 @@ from typing import Any
 
 from reports.contamination import BENCHMARK_COUNTS
 from reports.drop_report import STAGE_COUNTS
+from reports.manifest import MIXTURES
+from reports.mixture import SIDES
+from reports.text_sizes import STAGE_SIZES, UNITS
 
 _COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}
 _HEX: dict[str, Any] = {"type": "string", "pattern": "^[0-9a-f]+$"}
@@ -29,11 +32,11 @@ def report_schema() -> dict[str, Any]:
     stage = _object(
         {
             "name": {"type": "string"},
-            **dict.fromkeys(STAGE_COUNTS, _COUNT),
+            **dict.fromkeys((*STAGE_COUNTS, *STAGE_SIZES), _COUNT),
             "rules": _map(_object({"first": _COUNT, "alone": _COUNT})),
             "notices": _map(_COUNT),
         },
-        ("notices",),
+        ("notices", *STAGE_SIZES),
     )
     units = dict.fromkeys(("leaders", "copies_kept", "leader_units", "copy_units_kept"), _COUNT)
     units["achieved"] = {"type": ["number", "null"], "minimum": 0}
@@ -113,14 +116,14 @@ def report_schema() -> dict[str, Any]:
 
 def _mixture_schema() -> dict[str, Any]:
     share = {"type": "number", "minimum": 0, "maximum": 1}
-    properties = {
-        "name": {"type": ["string", "null"]},
-        "names": _COUNT,
-        **dict.fromkeys(("read", "kept", "characters_read", "characters_kept"), _COUNT),
-        **dict.fromkeys(("tokens_read", "tokens_kept"), _COUNT),
-        **dict.fromkeys(("share_read", "share_kept"), share),
-    }
-    return _object(properties, ("names", "tokens_read", "tokens_kept"))
+    properties: dict[str, Any] = {"name": {"type": ["string", "null"]}, "names": _COUNT}
+    optional = ["names"]
+    for size in ("", "characters_", *(f"{unit}_" for unit in UNITS)):
+        own = {f"{size}{side}": _COUNT for side in SIDES} | {f"{size}share_{side}": share for side in SIDES}
+        properties |= own
+        if size.removesuffix("_") in UNITS:
+            optional += own
+    return _object(properties, tuple(optional))
 
 
 def _quarantined_schema() -> dict[str, Any]:
@@ -168,8 +171,7 @@ def manifest_schema() -> dict[str, Any]:
                 "config": {"type": "object"},
                 "inputs": {"type": "array", "items": input_file},
                 "records": _BALANCE,
-                "mixture_read": _map(_map(_COUNT)),
-                "mixture": _map(_map(_COUNT)),
+                **dict.fromkeys(MIXTURES, _map(_map(_COUNT))),
                 "content_digest": _HEX,
                 "outputs": {"type": "array", "items": output},
                 "manifest_hash": _HEX,

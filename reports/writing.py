@@ -26,6 +26,7 @@ from reports.contamination import contamination_counts
 from reports.counts import Counts, add
 from reports.curated import CuratedLayout, CuratedStatistics, curated_table
 from reports.fates import StageInfo, read_fates
+from reports.mixture import licence_columns, licences
 from reports.tables import (
     CLUSTERS_SCHEMA,
     EVIDENCE_SCHEMA,
@@ -59,10 +60,11 @@ def write_shard(
     """
     if folder.exists(shard.done_name):
         return
+    layout = CuratedLayout.of(config, types, infos)
     if shard.kind == CURATED:
-        files, statistics = _write_curated(folder, shard, infos, CuratedLayout.of(config, types, infos))
+        files, statistics = _write_curated(folder, shard, infos, layout)
     else:
-        files, statistics = _write_tables(folder, shard, infos, item_files)
+        files, statistics = _write_tables(folder, shard, infos, item_files, layout.types)
     done = {"files": [asdict(file) for file in files], **statistics}
     folder.write_bytes(shard.done_name, json.dumps(done, sort_keys=True).encode())
 
@@ -98,6 +100,7 @@ def _write_tables(
     shard: Shard,
     infos: Sequence[StageInfo],
     item_files: Sequence[str],
+    types: ColumnTypes,
 ) -> tuple[list[OutputFile], Counts]:
     language = next(
         (info.name for info in reversed(infos) if info.stage and "language" in info.stage.curated_columns()), None
@@ -113,7 +116,7 @@ def _write_tables(
         ParquetOutput(folder, f"dead_letters/{name}", DEAD_SCHEMA, plain=["raw"]) as dead_letters,
     ):
         for key, last, dead_rows in shard.chunks:
-            records = read_records(folder, key, last, RECORD_COLUMNS)
+            records = read_records(folder, key, last, RECORD_COLUMNS, licence_columns(types))
             file = records.schema.metadata[b"file"].decode()
             dead = read_dead(folder, key) if dead_rows else empty_dead()
             fates = read_fates(folder, key, records, infos)
@@ -131,7 +134,8 @@ def _write_tables(
                 whole = read_current(folder, _last_pass(infos), key, read_records(folder, key, last))
                 texts = [whole.column(field) for field in text_fields(whole)]
                 dead_letters.write(unjudged_table(file, records, fates, infos, texts))
-            add(counts, chunk_counts(file, records, dead, fates, infos, language))
+            licence = licences(records, types)
+            add(counts, chunk_counts(file, records, dead, fates, infos, language, licence))
     return _described([ledger, signals, evidence, clusters, dead_letters]), {"counts": counts}
 
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -17,6 +18,7 @@ from corpus import tokenizers as counting
 from corpus.errors import UsageError
 from corpus.stages import TextBatch
 from filters.tokens import Tokens, TokensConfig
+from reports.schemas import report_schema
 from tests.pipelines.corpora import report, run, table, write_config
 
 
@@ -66,8 +68,9 @@ def test_the_report_speaks_of_tokens(tokenizer: str, tmp_path: Path, capsys: pyt
         source_column="source",
     )
     assert run(config) == 0
-    assert "tokens: 210 counted, 140 of them kept (66.7 %)" in capsys.readouterr().out
+    assert "tokens: 210 counted by tokens, 140 of them in the records kept (66.7 %)" in capsys.readouterr().out
     found = report(tmp_path / "run")
+    jsonschema.validate(found, report_schema())
     assert [(stage.get("tokens_in"), stage.get("tokens_out")) for stage in found["stages"]] == [
         (None, None),
         (210, 200),
@@ -79,4 +82,6 @@ def test_the_report_speaks_of_tokens(tokenizer: str, tmp_path: Path, capsys: pyt
         assert entry["tokens_kept"] == sum(count for count in own if 2 <= count <= 5)
     signals = {row["record_id"]: row["tokens.tokens"] for row in table(tmp_path / "run", "signals")}
     assert signals["r3"] == 3
-    assert "140 of 210 counted" in (tmp_path / "run/report.html").read_text(encoding="utf-8")
+    page = (tmp_path / "run/report.html").read_text(encoding="utf-8")
+    assert "140 of 210 counted" in page
+    assert "Tokens are those that tokens counted." in page
