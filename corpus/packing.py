@@ -1,8 +1,8 @@
-"""Packed NumPy arrays as bytes: what crosses a shuffle."""
+"""Packed NumPy arrays as bytes, and rows dealt out to partitions: what crosses a shuffle."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,3 +28,10 @@ def unpack_arrays(data: bytes | memoryview, dtypes: Sequence[npt.DTypeLike]) -> 
         arrays.append(np.frombuffer(data, dtype, count, start))
         start += length
     return arrays
+
+
+def rows_by_part(parts: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.intp]]]:
+    """Yield (part, its rows), ascending both, given the part of each row, int64[n]."""
+    order = np.argsort(parts, kind="stable")
+    numbers, begins = np.unique(parts[order], return_index=True)
+    yield from zip(numbers.tolist(), np.split(order, begins[1:]), strict=False)

@@ -28,6 +28,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corpus.hashing import value_hashes
+from corpus.packing import rows_by_part
 
 Integers = npt.NDArray[np.int64]
 
@@ -126,8 +127,8 @@ def partition_of(row_ids: Integers, partitions: int) -> Integers:
 
 def _by_partition(keys: Integers, rows: Integers, partitions: int) -> Iterator[tuple[int, bytes]]:
     parts = partition_of(keys, partitions)
-    for part in np.unique(parts).tolist():
-        yield part, rows[parts == part].tobytes()
+    for part, own in rows_by_part(parts):
+        yield part, rows[own].tobytes()
 
 
 def spread(pairs: Iterable[bytes], partitions: int) -> Iterator[tuple[int, bytes]]:

@@ -31,6 +31,8 @@ GROUP_BYTES = 2 << 20
 LARGEST_GROUP = 8 << 20
 NODE_BYTES = 160
 WARN_FROM = 0.5
+TOKEN_SETTING = "budget_unit: tokens"
+"""The setting that needs a tokenizer, for messages."""
 
 
 class SourceOrder(BaseModel):
@@ -198,9 +200,9 @@ class DuplicateStage(CorpusStage):
     def prepare(self) -> None:
         """Load the tokenizer, so that a file that is none is found before anything is read. Raises UsageError."""
         if self.config.budget_unit == "tokens":
-            from dedup.signature_tables import load_tokenizer
+            from corpus.tokenizers import load_tokenizer
 
-            load_tokenizer(str(self.config.tokenizer))
+            load_tokenizer(str(self.config.tokenizer), TOKEN_SETTING)
 
     def fingerprint(self) -> Mapping[str, str]:
         """Return the digest of the tokenizer's file."""

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from corpus.errors import UsageError
 from corpus.hashing import content_hashes, value_hashes
 from corpus.selection import pack_totals
 from corpus.selection_keys import NULL_GROUP, group_numbers
+from corpus.tokenizers import count_tokens, load_tokenizer
 from corpus.verdicts import entering_texts
 from dedup.budget import units
+from dedup.duplicates import TOKEN_SETTING
 from dedup.nodes import hashes_of
 from dedup.proposals import Entries
 from dedup.staged import signature_matrix, signature_schema
@@ -98,23 +97,8 @@ def key_entries(stage: DuplicateStage, key: int, table: pa.RecordBatch, parts: i
 def _units(stage: DuplicateStage, texts: pa.StringArray, characters: Integers) -> Integers:
     tokens = None
     if stage.config.budget_unit == "tokens":
-        tokenizer = load_tokenizer(stage.config.tokenizer)
-        encodings = tokenizer.encode_batch(texts.to_pylist(), add_special_tokens=False)
-        tokens = np.array([len(encoding) for encoding in encodings], np.int64)
+        tokens = count_tokens(load_tokenizer(str(stage.config.tokenizer), TOKEN_SETTING), texts)
     return units(stage.config.budget_unit, characters, tokens)
-
-
-@lru_cache(maxsize=4)
-def load_tokenizer(path: str) -> Any:
-    """Return the tokenizer of a tokenizer.json. Raises UsageError without the package, or for another file."""
-    try:
-        tokenizers = importlib.import_module("tokenizers")
-    except ImportError:
-        raise UsageError("budget_unit: tokens needs the package tokenizers: pip install 'thresher[models]'") from None
-    try:
-        return tokenizers.Tokenizer.from_file(path)
-    except Exception as error:
-        raise UsageError(f"{path}: no tokenizer.json of the package tokenizers ({error})") from error
 
 
 def group_totals(table: pa.RecordBatch) -> bytes:

@@ -14,11 +14,11 @@ from pydantic import Field
 from corpus.errors import ThresherError
 from corpus.stages import (
     CorpusStage,
-    Judgement,
     Off,
     Rule,
     Signal,
     StageConfig,
+    Test,
     TextBatch,
     VerdictPart,
     stage,
@@ -40,11 +40,11 @@ LISTED = 100
 MOST_GROUPS = 200_000
 """Groups that are judged: 40 bytes each, below the 8 MiB that one key may hold."""
 
-LIMITS = (
-    ("maximum_dead_share", "dead_share"),
-    ("maximum_drop_share", "drop_share"),
-    ("maximum_dead_deviation", "dead_deviation"),
-    ("maximum_drop_deviation", "drop_deviation"),
+LIMITS: tuple[tuple[str, str, Test], ...] = (
+    ("maximum_dead_share", "dead_share", "at_most"),
+    ("maximum_drop_share", "drop_share", "at_most"),
+    ("maximum_dead_deviation", "dead_deviation", "at_most"),
+    ("maximum_drop_deviation", "drop_deviation", "at_most"),
 )
 
 
@@ -94,8 +94,8 @@ def _signals() -> tuple[Signal, ...]:
     )
 
 
-def _limits(config: QuarantineConfig) -> tuple[Rule, ...]:
-    return threshold_rules(config, [(name, signal, "at_most") for name, signal in LIMITS])
+def _rules(config: QuarantineConfig) -> tuple[Rule, ...]:
+    return threshold_rules(config, LIMITS) if config.action == "drop" else ()
 
 
 @stage("quarantine")
@@ -124,20 +124,11 @@ class Quarantine(CorpusStage):
 
     def rules(self) -> tuple[Rule, ...]:
         """Return the limits that are on, where they drop records."""
-        return _limits(self.config) if self.config.action == "drop" else ()
+        return _rules(self.config)
 
     def shuffled_bytes(self, rows: int) -> int:
         """Return the counts of sources where each has a hundred records in every batch."""
         return rows // 2
-
-    def groups_of(self, file: str, source: pa.Array) -> Hashes:
-        """Return the group of each record or dead letter of a batch, uint64[n].
-
-        Args:
-            file: file of the batch.
-            source: their sources, strings.
-        """
-        return group_hashes(self.config, file, source)
 
     def found(self, groups: Groups) -> tuple[bytes, list[dict[str, Any]], int]:
         """Return what the verdict part receives, and the bad groups.
@@ -157,7 +148,7 @@ class Quarantine(CorpusStage):
         from corpus.verdicts import rule_fails
 
         values = _values(groups, self.config.smallest_spread)
-        limits = _limits(self.config)
+        limits = threshold_rules(self.config, LIMITS)
         broken = {rule.name: rule_fails(rule, pa.array(values[rule.signal])) for rule in limits}
         bad = np.any([*broken.values(), np.zeros(len(groups), np.bool_)], axis=0)
         rows = np.flatnonzero(bad)
@@ -224,7 +215,7 @@ class QuarantineVerdict(VerdictPart):
 
     def rules(self) -> tuple[Rule, ...]:
         """Return the limits that are on, where they drop records."""
-        return _limits(self.config) if self.config.action == "drop" else ()
+        return _rules(self.config)
 
     def receive(self, found: bytes) -> None:
         """Take the shares of all groups that are judged."""
@@ -251,10 +242,6 @@ class QuarantineVerdict(VerdictPart):
             signal.name: pa.array(values[rows], mask=unknown)
             for signal, values in zip(_signals(), self._shares, strict=True)
         }
-
-    def judge(self, batch: TextBatch) -> Judgement:
-        """Return the values."""
-        return Judgement(self.measure(batch))
 
 
 def group_names(config: QuarantineConfig, file: str, source: pa.Array) -> Iterator[tuple[int, str]]:

@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from corpus.stages import Off, RecordStage, Rule, Signal, StageConfig, TextBatch, TextField, stage, threshold_rules
+from corpus.stages import (
+    Off,
+    RecordStage,
+    Rule,
+    Signal,
+    StageConfig,
+    Test,
+    TextBatch,
+    TextField,
+    stage,
+    threshold_rules,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -15,6 +26,10 @@ if TYPE_CHECKING:
 Count = Annotated[int, Field(ge=0)]
 
 TOKENS = "tokens"
+LIMITS: tuple[tuple[str, str, Test], ...] = (
+    ("minimum_tokens", TOKENS, "at_least"),
+    ("maximum_tokens", TOKENS, "at_most"),
+)
 
 
 class TokensConfig(StageConfig):
@@ -47,8 +62,7 @@ class Tokens(RecordStage):
 
     def rules(self) -> tuple[Rule, ...]:
         """Return the limits that are on."""
-        table = (("minimum_tokens", TOKENS, "at_least"), ("maximum_tokens", TOKENS, "at_most"))
-        return threshold_rules(self.config, table)  # type: ignore[arg-type]
+        return threshold_rules(self.config, LIMITS)
 
     def fingerprint(self) -> Mapping[str, str]:
         """Return the digest of the tokenizer's file."""

@@ -12,14 +12,12 @@ from dataclasses import dataclass
 
 import apache_beam as beam
 import numpy as np
-from apache_beam import pvalue
 
-from corpus.packing import pack_arrays, unpack_arrays
+from corpus.packing import pack_arrays, rows_by_part, unpack_arrays
 from filters.contamination_boilerplate import merge_sources, set_aside
 from filters.contamination_corpus import ContaminationCorpus
-from pipelines.combining import Sum
 from pipelines.duplicates import Context
-from pipelines.found import Announce, Keyed, Size, found_name
+from pipelines.found import Keyed, found_name, shuffled_bytes, told
 from pipelines.profile import ProfiledDoFn
 from reports.closing import SHUFFLED, summary_name
 
@@ -43,12 +41,7 @@ def by_partition(pack: bytes, partitions: int) -> list[Keyed]:
     """Return packed n-grams and sources as (partition, packed)."""
     ngrams, sources = unpack_arrays(pack, (np.uint64, np.uint64))
     parts = (ngrams % np.uint64(partitions)).astype(np.int64)
-    order = np.argsort(parts, kind="stable")
-    numbers, begins = np.unique(parts[order], return_index=True)
-    own = np.split(order, begins[1:])
-    return [
-        (part, pack_arrays([ngrams[rows], sources[rows]])) for part, rows in zip(numbers.tolist(), own, strict=False)
-    ]
+    return [(part, pack_arrays([ngrams[rows], sources[rows]])) for part, rows in rows_by_part(parts)]
 
 
 class MergeSources(beam.CombineFn):  # type: ignore[misc]
@@ -149,15 +142,11 @@ class BoilerplateVerdicts:
             chunks: (batch key, packed reference) of all batches.
         """
         name, limit = self.stage.name, self.stage.limit
-        sizes = keys | f"{name}: sizes" >> beam.ParDo(Size()).with_output_types(int)
-        shuffled = sizes | f"{name}: shuffled" >> beam.CombineGlobally(Sum())
         aside = (
             keys
             | f"{name}: sources of n-grams" >> beam.CombinePerKey(MergeSources(limit))
             | f"{name}: in too many" >> beam.ParDo(SetAside(limit)).with_output_types(bytes)
             | f"{name}: set aside" >> beam.CombineGlobally(JoinNgrams())
         )
-        writing = beam.ParDo(WriteFound(self.job, name), pvalue.AsSingleton(shuffled)).with_output_types(int)
-        written = aside | f"{name}: write" >> writing
-        telling = beam.ParDo(Announce(), pvalue.AsSingleton(written)).with_output_types(Keyed)
-        return chunks | f"{name}: tell" >> telling
+        writing = beam.ParDo(WriteFound(self.job, name), shuffled_bytes(name, keys)).with_output_types(int)
+        return told(name, chunks, aside | f"{name}: write" >> writing)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import apache_beam as beam
+from apache_beam import pvalue
+
+from pipelines.combining import Sum
 
 Keyed = tuple[int, bytes]
 
@@ -28,3 +31,20 @@ class Size(beam.DoFn):  # type: ignore[misc]
     def process(self, element: Keyed) -> Iterator[int]:
         """Measure one."""
         yield len(element[1])
+
+
+def shuffled_bytes(name: str, keys: beam.PCollection) -> pvalue.AsSideInput:
+    """Return how many bytes the keys of a stage are, for the step that writes its file."""
+    sizes = keys | f"{name}: sizes" >> beam.ParDo(Size()).with_output_types(int)
+    return pvalue.AsSingleton(sizes | f"{name}: shuffled" >> beam.CombineGlobally(Sum()))
+
+
+def told(name: str, chunks: beam.PCollection, written: beam.PCollection) -> beam.PCollection:
+    """Return (batch key, nothing) for each batch, once a stage's file is written.
+
+    Args:
+        chunks: (batch key, packed reference) of all batches.
+        written: one number, from the step that writes.
+    """
+    telling = beam.ParDo(Announce(), pvalue.AsSingleton(written)).with_output_types(Keyed)
+    return chunks | f"{name}: tell" >> telling

@@ -16,17 +16,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from apache_beam import pvalue
 
 from corpus.batch import DocumentBatch
 from corpus.errors import ThresherError
+from corpus.packing import rows_by_part
 from corpus.staging import read_dead, read_marks, read_records, records_name
 from corpus.verdicts import failures_column
-from filters.quarantine import Quarantine, group_names
+from filters.quarantine import Quarantine, group_hashes, group_names
 from filters.quarantine_groups import GROUP_BYTES, Groups, count_groups, merge_groups
-from pipelines.combining import Sum
 from pipelines.duplicates import Context
-from pipelines.found import Announce, Keyed, Size, found_name
+from pipelines.found import Keyed, found_name, shuffled_bytes, told
 from pipelines.job import Job
 from pipelines.profile import ProfiledDoFn
 from reports.closing import SHUFFLED, summary_name
@@ -60,12 +59,12 @@ def quarantine_keys(
     for names, columns in zip(before, marks, strict=True):
         failures.extend(columns.column(failures_column(name)).to_numpy() for name in names)
     left_at, unjudged = leaving(failures)
-    own = stage.groups_of(batch.file, batch.records.column("source"))
+    own = group_hashes(stage.config, batch.file, batch.records.column("source"))
     letters = _dead_groups(stage, job, batch) if dead else own[:0]
     counts = count_groups(batch.key, own, left_at < 0, letters, unjudged)
     partitions = partitions_of(job.planned_rows)
     parts = (counts.hashes % np.uint64(partitions)).astype(np.int64)
-    return [(part, counts.take(np.flatnonzero(parts == part)).pack()) for part in np.unique(parts).tolist()]
+    return [(part, counts.take(rows).pack()) for part, rows in rows_by_part(parts)]
 
 
 def _dead_groups(stage: Quarantine, job: Job, batch: DocumentBatch) -> npt.NDArray[np.uint64]:
@@ -75,7 +74,7 @@ def _dead_groups(stage: Quarantine, job: Job, batch: DocumentBatch) -> npt.NDArr
     if stage.config.by == "source" and job.config.input.source_column is not None:
         # A line that cannot be decoded has the file in the place of a source that nobody knows.
         sources = sources.filter(pc.fill_null(pc.not_equal(sources, batch.file), True))
-    return stage.groups_of(batch.file, sources)
+    return group_hashes(stage.config, batch.file, sources)
 
 
 class MergeGroups(beam.CombineFn):  # type: ignore[misc]
@@ -190,15 +189,11 @@ class QuarantineVerdicts:
             chunks: (batch key, packed reference) of all batches.
         """
         name = self.stage.name
-        sizes = keys | f"{name}: sizes" >> beam.ParDo(Size()).with_output_types(int)
-        shuffled = sizes | f"{name}: shuffled" >> beam.CombineGlobally(Sum())
         groups = (
             keys
             | f"{name}: counts" >> beam.CombinePerKey(MergeGroups())
             | f"{name}: large" >> beam.ParDo(Large(self.job, name)).with_output_types(bytes)
             | f"{name}: all" >> beam.CombineGlobally(MergeGroups())
         )
-        judging = beam.ParDo(Judge(self.job, name), pvalue.AsSingleton(shuffled)).with_output_types(int)
-        judged = groups | f"{name}: judge" >> judging
-        telling = beam.ParDo(Announce(), pvalue.AsSingleton(judged)).with_output_types(Keyed)
-        return chunks | f"{name}: tell" >> telling
+        judging = beam.ParDo(Judge(self.job, name), shuffled_bytes(name, keys)).with_output_types(int)
+        return told(name, chunks, groups | f"{name}: judge" >> judging)

@@ -157,12 +157,9 @@ def close_books(folder: Folder, files: Sequence[str], infos: Sequence[StageInfo]
             counts["stages"][info.name]["duplicates"] |= summary
     report = build_report(counts, infos, sum(entry["records"] for entry in repeated) if has_ids else None)
     report["contamination"] = contamination_report(counts, infos)
-    for name, section, told in (
-        (info.name, section, told)
-        for info in infos
-        for section, told in counts["stages"].get(info.name, {}).get("summary", {}).items()
-    ):
-        report.setdefault(section, {})[name] = told
+    for info in infos:
+        for section, told in counts["stages"].get(info.name, {}).get("summary", {}).items():
+            report.setdefault(section, {})[info.name] = told
     if counts.get("scores"):
         report["scores"] = score_report(counts)
     ledger_rows = sum(entry.rows for entry in outputs if entry.name.startswith("ledger/"))

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from corpus.errors import UsageError
 from corpus.folder import Folder
+from corpus.selection_keys import hash_words
 from corpus.text import text_buffers
 from reports.curated import NONE
 from reports.distribution import Distribution
@@ -258,9 +259,8 @@ def _contents(run: ComparedRun, part: int, parts: int) -> npt.NDArray[np.uint64]
 def leading_bits(hashes: pa.Array) -> npt.NDArray[np.uint64]:
     """Return the first 64 bits of hashes in lower-case hex of 32 digits each, uint64[n]."""
     offsets, data = text_buffers(hashes)
-    digits = data[offsets[0] : offsets[-1]].reshape(-1, 32)[:, :16].astype(np.uint64)
-    digits = np.where(digits >= ord("a"), digits - np.uint64(ord("a") - 10), digits - np.uint64(ord("0")))
-    return np.asarray(digits @ (np.uint64(16) ** np.arange(15, -1, -1, dtype=np.uint64)), np.uint64)
+    digits = data[offsets[0] : offsets[-1]].tobytes().decode("ascii")
+    return hash_words(np.frombuffer(bytes.fromhex(digits), "V16"))[:, 0]
 
 
 def beyond(comparison: Mapping[str, Any], limits: Limits) -> list[str]:

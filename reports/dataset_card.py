@@ -9,6 +9,7 @@ from typing import Any
 
 from reports.mixture import SHOWN, entry_name, largest_changes, shares_of, sizes_of
 from reports.text_sizes import counted_sizes
+from reports.visible import printable
 
 SIZES = (
     (10**3, "n<1K"),
@@ -145,5 +146,4 @@ def _mixture(report: Mapping[str, Any]) -> Iterator[str]:
 
 def _cell(name: str) -> str:
     """Return a name from the data for a cell of a table: on one line, as code, in which nothing is marked up."""
-    shown = "".join(character if character.isprintable() else "\ufffd" for character in name)
-    return f"`{shown.replace('`', chr(0x27)).replace('|', chr(0x2223))}`"
+    return f"`{printable(name).replace('`', chr(0x27)).replace('|', chr(0x2223))}`"

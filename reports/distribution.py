@@ -12,22 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from corpus.selection_keys import Words, number_words, word_numbers
+
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 MOST_VALUES = 1 << 20
 _BITS_AT_ONCE = 2
-_POSITIVE = (1 << 63) - 1
-
-
-def _keys(values: Floats) -> Integers:
-    """Return integers in the order of finite floats; both zeros have the same."""
-    bits = (values + 0.0).view(np.int64)
-    return np.where(bits < 0, bits ^ _POSITIVE, bits)
-
-
-def _values(keys: Integers) -> Floats:
-    return np.where(keys < 0, keys ^ _POSITIVE, keys).view(np.float64)
 
 
 @dataclass(frozen=True)
@@ -35,19 +26,19 @@ class Distribution:
     """Counts of the values of n records.
 
     Attributes:
-        keys: int64[k], ascending; without their lowest ``bits`` bits.
+        keys: uint64[k], words that sort like the values, ascending; without their lowest ``bits`` bits.
         counts: int64[k], at least 1 each.
         bits: how many low bits are gone.
     """
 
-    keys: Integers
+    keys: Words
     counts: Integers
     bits: int = 0
 
     @staticmethod
     def of(values: Floats) -> Distribution:
         """Return the distribution of some finite values."""
-        keys, counts = np.unique(_keys(values), return_counts=True)
+        keys, counts = np.unique(number_words(values, descending=False), return_counts=True)
         return Distribution(keys, counts.astype(np.int64)).bounded()
 
     def __len__(self) -> int:
@@ -55,14 +46,14 @@ class Distribution:
 
     @property
     def values(self) -> Floats:
-        """The values, float64[k], ascending: of a cell, the one nearest to zero or, below zero, the farthest."""
-        return _values(self.keys << self.bits)
+        """The values, float64[k], ascending: the lowest of a cell."""
+        return word_numbers(self.keys << np.uint64(self.bits), descending=False)
 
     def without(self, bits: int) -> Distribution:
         """Return the distribution without so many low bits, at least those that are gone already."""
         if bits <= self.bits:
             return self
-        keys = self.keys >> (bits - self.bits)
+        keys = self.keys >> np.uint64(bits - self.bits)
         begins = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])[: len(keys)])
         return Distribution(keys[begins], np.add.reduceat(self.counts, begins) if len(keys) else self.counts, bits)
 

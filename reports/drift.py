@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
+from corpus.selection_keys import Words
 from reports.distribution import Distribution
 
 Floats = npt.NDArray[np.float64]
@@ -58,7 +59,7 @@ def kolmogorov_smirnov(before: Distribution, after: Distribution) -> float:
     return float(np.abs(first - second).max())
 
 
-def _share_up_to(sample: Distribution, keys: npt.NDArray[np.int64]) -> Floats:
+def _share_up_to(sample: Distribution, keys: Words) -> Floats:
     sums = np.concatenate([[0], np.cumsum(sample.counts)])
     return np.asarray(sums[np.searchsorted(sample.keys, keys, "right")] / len(sample), np.float64)
 

@@ -61,6 +61,11 @@ def name_text(name: str, length: int = 80) -> Markup:
     return visible(name)
 
 
+def printable(name: str) -> str:
+    """Return a name from the data with a mark in the place of each character that does not show."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in name)
+
+
 def terminal_name(name: str) -> Text:
     """Return a name from the data as it stands, without what a terminal would act on."""
-    return Text("".join(character if character.isprintable() else "\ufffd" for character in name))
+    return Text(printable(name))
