@@ -7,7 +7,9 @@ import gettext
 import importlib.util
 import inspect
 import json
+import os
 import random
+import subprocess
 import sys
 import threading
 import unicodedata
@@ -86,10 +88,7 @@ def assert_same(found: list[tuple[Any, Any]], wanted: list[tuple[Any, Any]]) -> 
 
 
 def assert_agrees(model: FastTextModel, reference: Any, texts: list[str]) -> None:
-    """A model trained in a test may hold two labels for equally likely: then either is right.
-
-    Training runs in ten threads without locks, so no two models are alike.
-    """
+    """A model trained in a test may hold two labels for equally likely: then either is right."""
     found, wanted = predict(model, texts), expected(reference, texts)
     for row, (text, (label, _)) in enumerate(zip(texts, found, strict=True)):
         if label != wanted[row][0]:
@@ -259,13 +258,29 @@ def training_lines(count: int = 900) -> list[str]:
     return lines
 
 
+# fastText fills its first matrix in tenths, one per thread, so that one thread leaves most of it as the memory was: pages
+# fresh from the system are zeros, and a matrix gets such pages where it is above this size.
+FRESH_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "4096"}
+TRAINING = """
+import json, sys, fasttext
+path, data, options, quantised = json.loads(sys.argv[1])
+model = fasttext.train_supervised(data, thread=1, seed=0, verbose=0, **options)
+if quantised is not None:
+    model.quantize(data, thread=1, **quantised)
+model.save_model(path)
+"""
+
+
+def train_supervised(path: Path, data: Path, quantised: dict[str, Any] | None = None, **options: Any) -> None:
+    """Train a model and write it: always the same bytes, since fastText's threads share matrices without locks."""
+    arguments = json.dumps([str(path), str(data), options, quantised])
+    environment = os.environ | FRESH_MEMORY
+    subprocess.run([sys.executable, "-c", TRAINING, arguments], check=True, env=environment, timeout=120)
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Train a model once per set of options; ``quantised`` holds the options of its quantisation.
-
-    fastText fills its first matrix in tenths, one per thread: with fewer than ten threads, or where the size is no
-    multiple of ten, numbers stay uninitialised and may be NaN.
-    """
+    """Train a model once per set of options; ``quantised`` holds the options of its quantisation."""
     folder = tmp_path_factory.mktemp("models")
     paths: dict[str, Path] = {}
     data = folder / "train.txt"
@@ -275,11 +290,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
         key = str((sorted(options.items()), quantised))
         path = paths.setdefault(key, folder / f"model-{len(paths)}.bin")
         if not path.exists():
-            arguments = {"dim": 10, "epoch": 4, "bucket": 3000, "thread": 10, "verbose": 0, "lr": 0.1} | options
-            model = fasttext.train_supervised(str(data), **arguments)
-            if quantised is not None:
-                model.quantize(str(data), **quantised)
-            model.save_model(str(path))
+            train_supervised(path, data, quantised, **{"dim": 10, "epoch": 4, "bucket": 3000, "lr": 0.1} | options)
         return path
 
     return train
@@ -316,18 +327,15 @@ def test_quantised_output(tmp_path: Path) -> None:
     source = random.Random(5)
     lines = [f"__label__{n % 300} w{n % 300} w{source.randrange(300)} is {n % 7}" for n in range(1500)]
     data.write_text("\n".join(lines) + "\n")
-    model = fasttext.train_supervised(
-        str(data), dim=10, bucket=3000, minn=2, maxn=3, epoch=3, loss="hs", thread=10, verbose=0
-    )
-    model.quantize(str(data), qout=True, qnorm=True, cutoff=500)
     path = tmp_path / "quantised.ftz"
-    model.save_model(str(path))
+    quantised = {"qout": True, "qnorm": True, "cutoff": 500}
+    train_supervised(path, data, quantised, dim=10, bucket=3000, minn=2, maxn=3, epoch=3, loss="hs")
     texts = [line.split(" ", 1)[1] for line in lines[:300]]
     assert_agrees(FastTextModel.load(str(path)), fasttext.load_model(str(path)), texts)
 
 
 def test_text_that_the_model_knows_nothing_of(trained: Callable[..., Path], tmp_path: Path) -> None:
-    path = trained(loss="softmax", minCount=2)
+    path = trained(loss="softmax", minCount=2, dim=400)
     content = path.read_bytes()
     nowhere = tmp_path / "no_end_of_line.bin"
     nowhere.write_bytes(content.replace(b"</s>\0", b"<x/>\0", 1))  # a model whose words lack the end of a line
