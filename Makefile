@@ -5,7 +5,7 @@ STAMP := $(VENV)/installed
 # A network that does not answer is given up after a minute or two.
 APT := timeout 600 apt-get -qq -o Acquire::Retries=1 -o Acquire::http::Timeout=30 -o Acquire::https::Timeout=30
 
-.PHONY: run test test-engines test-prism java chromium lint docs bench clean
+.PHONY: run test test-engines test-prism test-pythons java chromium lint docs bench clean
 
 run: $(STAMP)
 	$(BIN)/thresher sample sample
@@ -25,6 +25,11 @@ test-engines: $(STAMP) java
 test-prism: $(STAMP)
 	GOBIN="$$($(BIN)/python -m tests.engines.libraries)" go install github.com/apache/beam/sdks/v2/go/cmd/prism@v2.77.0
 	$(BIN)/python -m pytest tests/engines/test_same_bytes.py -k prism
+
+# Quick tests and the same manifest on the other Pythons that are found, or on those given as PYTHONS="python3.12 …": each
+# gets an environment of 2 GB, which is removed afterwards. Some minutes each; no part of `make test`.
+test-pythons: $(STAMP)
+	$(BIN)/python -m tests.trust.pythons $(PYTHONS)
 
 # For the tests on Flink and Spark, which are left out where this is not possible.
 java:

@@ -6,6 +6,7 @@ import hashlib
 import platform
 import re
 import resource
+import shutil
 import signal
 import threading
 import time
@@ -228,6 +229,8 @@ def _run_pipeline(
         options = RememberedOptions(list(engine.arguments))
         runner = local_runner(folder) if engine.has_own_workers else None
         pipeline = beam.Pipeline(runner=runner, options=options)
+        # Beam makes this folder for steps in other languages, of which there are none: a killed run would leave it.
+        shutil.rmtree(pipeline.local_tempdir, ignore_errors=True)
         fill(pipeline)
         with watched_workers(folder) if engine.is_local else nullcontext():
             _wait(pipeline.run(), engine)

@@ -258,8 +258,8 @@ def training_lines(count: int = 900) -> list[str]:
     return lines
 
 
-# fastText fills its first matrix in tenths, one per thread, so that one thread leaves most of it as the memory was: pages
-# fresh from the system are zeros, and a matrix gets such pages where it is above this size.
+# fastText fills its first matrix in tenths, one per thread, so that one thread leaves most of it as the memory was: a
+# matrix above this size gets pages fresh from the system, which are zeros.
 FRESH_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "4096"}
 TRAINING = """
 import json, sys, fasttext

@@ -8,6 +8,8 @@ import os
 import shutil
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import platformdirs
@@ -28,6 +30,7 @@ _QUIETLY = (
     "-Dmaven.wagon.rto=30000",
 )
 FETCH_SECONDS = 240
+UNUSED_SECONDS = 24 * 3600.0
 # A network that Maven could not reach for one engine is not asked for the next.
 _failures: list[str] = []
 
@@ -61,6 +64,7 @@ def fetched(profile: str, cache: Path = CACHE) -> tuple[Path, str]:
         if shutil.which(tool) is None:
             return target, f"{tool} is missing: apt-get install default-jdk-headless maven"
     if target.is_dir():
+        note_use(target)
         return target, ""
     if _failures:
         return target, _failures[0]
@@ -73,7 +77,24 @@ def fetched(profile: str, cache: Path = CACHE) -> tuple[Path, str]:
         shutil.rmtree(half, ignore_errors=True)
     else:
         half.rename(target)
+    if not reason:
+        note_use(target)
     return target, reason
+
+
+def note_use(folder: Path) -> None:
+    """Note that a folder of the cache is used; those of its kind that nothing has used for a day are removed.
+
+    They are of other versions, or half fetched. Another checkout whose tests are running keeps its own.
+
+    Args:
+        folder: its name ends in ``-`` and a digest; what stands before is the kind.
+    """
+    os.utime(folder)
+    for other in folder.parent.glob(f"{folder.name.rpartition('-')[0]}-*"):
+        with suppress(FileNotFoundError):
+            if time.time() - other.stat().st_mtime > UNUSED_SECONDS:
+                shutil.rmtree(other, ignore_errors=True)
 
 
 def _fetch(profile: str, folder: Path) -> str:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
@@ -75,8 +76,9 @@ class Starter:
         self._stack = stack
 
     def start(self, name: str, command: Sequence[str], **environment: str) -> Server:
-        """Start one server."""
+        """Start one server; Java does not look at TMPDIR, and is told where temporary files go."""
         log = self.folder / f"{name}.log"
+        java = {"JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={tempfile.gettempdir()}"}
         with log.open("wb") as output:
             process = subprocess.Popen(
                 command,
@@ -84,7 +86,7 @@ class Starter:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **environment},
+                env={**os.environ, **java, **environment},
                 start_new_session=True,
                 preexec_fn=end_with_parent,
             )

@@ -15,7 +15,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tests.engines.configs import document_config
-from tests.engines.libraries import CACHE
+from tests.engines.libraries import CACHE, note_use
 from tests.pipelines.corpora import write_corpus
 
 CLOUD = ["--project=tests", "--region=us-central1", "--temp_location=gs://bucket-of-tests/tmp", "--no_auth"]
@@ -29,6 +29,7 @@ def packages() -> Path:
     version = f"{sys.version_info[0]}.{sys.version_info[1]}-{hashlib.sha256(constraints.read_bytes()).hexdigest()[:12]}"
     target = CACHE / f"dataflow-{version}"
     if target.is_dir():
+        note_use(target)
         return target
     half = target.with_name(f"{target.name}.{os.getpid()}")
     install = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--target", str(half)]
@@ -42,6 +43,7 @@ def packages() -> Path:
         half.rename(target)
     except OSError:
         shutil.rmtree(half)
+    note_use(target)
     return target
 
 

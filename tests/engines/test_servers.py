@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -91,3 +92,21 @@ def test_a_network_without_the_libraries(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("PATH", "")
     _, again = libraries.fetched("spark", tmp_path / "cache")
     assert again == "java is missing: apt-get install default-jdk-headless maven"
+
+
+def test_libraries_of_other_versions_go_once_nothing_has_used_them_for_a_day(tmp_path: Path) -> None:
+    names = ("spark-new", "spark-yesterday", "spark-old", "spark-half.17", "flink-old", "dataflow-3.11-old")
+    for name in names:
+        (tmp_path / name / "lib").mkdir(parents=True)
+        age = 3600 if name == "spark-yesterday" else libraries.UNUSED_SECONDS + 60
+        os.utime(tmp_path / name, (time.time() - age,) * 2)
+    libraries.note_use(tmp_path / "spark-new")
+    assert {path.name for path in tmp_path.iterdir()} == {*names} - {"spark-old", "spark-half.17"}
+    assert time.time() - (tmp_path / "spark-new").stat().st_mtime < 60
+
+
+def test_java_puts_temporary_files_where_the_tests_do(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        server = Starter(tmp_path, stack).start("server", ["sh", "-c", "echo $JAVA_TOOL_OPTIONS"])
+        server.process.wait(30)
+        assert server.log.read_text() == f"-Djava.io.tmpdir={os.environ['TMPDIR']}\n"

@@ -68,8 +68,15 @@ def _wait_for_batches(folder: Path) -> None:
     [(signal.SIGKILL, PROCESSES), (signal.SIGINT, PROCESSES), (signal.SIGTERM, THREADS), (signal.SIGKILL, THREADS)],
 )
 def test_stopped_in_the_middle(
-    corpus: list[str], tmp_path: Path, how: signal.Signals, options: tuple[str, ...]
+    corpus: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    how: signal.Signals,
+    options: tuple[str, ...],
 ) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
     config = _config(tmp_path, corpus)
     process = _start(config, *options)
     _wait_for_batches(tmp_path / "run")
@@ -80,6 +87,7 @@ def test_stopped_in_the_middle(
     if how != signal.SIGKILL:
         assert errors.decode().strip() == "thresher: interrupted; run the same command again to go on"
     _wait("the workers end", lambda: not _workers(process.pid), 10)
+    assert not list(temporary.iterdir())
     assert not (tmp_path / "run/manifest.json").exists()
     assert run(config) == 0
     assert not list((tmp_path / "run").rglob(".tmp-*"))

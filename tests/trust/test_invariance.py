@@ -18,6 +18,7 @@ import zstandard
 
 from benchmarks.kills import MODES
 from tests.pipelines.corpora import documents, run, write_config, write_corpus
+from tests.trust.pythons import OTHER_VERSIONS, find, main, version_of
 
 REPOSITORY = Path(__file__).parent.parent.parent
 STAGES: list[Any] = [
@@ -27,7 +28,6 @@ STAGES: list[Any] = [
     {"near_duplicates": {"threshold": 0.8, "duplication_budget": {"by": "language", "default": 0.1}}},
     {"length": {"maximum_words": 80}},
 ]
-OTHER_PYTHONS = [version for version in ("3.10", "3.11", "3.12", "3.13") if version != f"3.{sys.version_info.minor}"]
 
 
 @pytest.fixture(scope="module")
@@ -96,27 +96,58 @@ def test_workers_order_locale_time_zone_and_hash_seed_change_nothing(
 def _python(version: str) -> str:
     """An interpreter of a version that has what Thresher needs; skips where there is none.
 
-    ``THRESHER_PYTHONS`` may name interpreters of other environments, between colons.
+    ``THRESHER_PYTHONS`` may name interpreters of other environments, between colons; of a version that it names, a
+    lack is a failure. ``make test-pythons`` makes such environments.
     """
-    names = [*os.environ.get("THRESHER_PYTHONS", "").split(os.pathsep), f"python{version}"]
+    given = [name for name in os.environ.get("THRESHER_PYTHONS", "").split(os.pathsep) if name]
+    named = [name for name in given if version_of(name) == version]
     check = (
-        "import sys, importlib.util as u; from importlib.metadata import version as v; "
+        "import importlib.util as u; from importlib.metadata import version as v; "
         "assert all(map(u.find_spec, ('apache_beam', 'numba', 'unicodedata2', 'orjson', 'ruamel.yaml'))); "
-        "print('%d.%d' % sys.version_info[:2], v('pyarrow'))"
+        "print(v('pyarrow'))"
     )
-    for name in names:
-        path = shutil.which(name) if name else None
-        if path is None:
+    for name in named or [f"python{version}"]:
+        path = shutil.which(name)
+        if path is None or version_of(path) != version:
             continue
         done = subprocess.run([path, "-c", check], capture_output=True, text=True, check=False, cwd="/")
-        if done.stdout.split() == [version, pa.__version__]:
+        if done.stdout.strip() == pa.__version__:
             return path
-    pytest.skip(f"no Python {version} with Thresher's requirements and pyarrow {pa.__version__} (see THRESHER_PYTHONS)")
+    lack = f"no Python {version} with Thresher's requirements and pyarrow {pa.__version__}"
+    if named:
+        pytest.fail(f"{lack}: {', '.join(named)}")
+    pytest.skip(f"{lack}; `make test-pythons` makes one, THRESHER_PYTHONS names one")
 
 
-@pytest.mark.parametrize("version", OTHER_PYTHONS)
+@pytest.mark.parametrize("version", OTHER_VERSIONS)
 def test_the_python_version_changes_nothing(corpus: Path, expected: bytes, tmp_path: Path, version: str) -> None:
     assert manifest(tmp_path, corpus, ("--direct_num_workers=1",), python=_python(version)) == expected
+
+
+def test_interpreters_that_cannot_be_used_are_failures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    version = OTHER_VERSIONS[0]
+    # A shim that runs nothing, as pyenv's; an interpreter of the version that has no packages; none at all.
+    shim, bare = tmp_path / f"python{version}", tmp_path / f"versions/{version}.9/bin/python"
+    bare.parent.mkdir(parents=True)
+    for path, does in ((shim, "exit 127"), (bare, f"case $2 in *find_spec*) exit 1;; *) echo {version};; esac")):
+        path.write_text(f"#!/bin/sh\n{does}\n")
+        path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/bin")
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
+    assert version_of(str(shim)) is None
+    assert find(version) == str(bare)
+    monkeypatch.setenv("THRESHER_PYTHONS", str(bare))
+    with pytest.raises(pytest.fail.Exception, match=f"no Python {version} with Thresher's requirements"):
+        _python(version)
+    assert main([str(shim), sys.executable]) == 2
+    assert f"{shim} does not run; give interpreters of {version}, " in capfd.readouterr().out
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "none"))
+    monkeypatch.delenv("THRESHER_PYTHONS")
+    assert find(version) is None
+    with pytest.raises(pytest.skip.Exception, match="make test-pythons"):
+        _python(version)
 
 
 def test_the_format_of_the_input_does_not_change_the_content(tmp_path: Path) -> None:
