@@ -30,7 +30,7 @@ from corpus.version import VERSION
 from dedup.duplicates import DuplicateStage
 from pipelines.config import RunConfig, dump_yaml, given_config, semantic_config
 from pipelines.html_report import add_html
-from pipelines.local_runner import fit_to_input, local_runner, watched_workers
+from pipelines.local_runner import fit_to_input, flush_at_the_end, local_runner, watched_workers
 from pipelines.passes import compile_passes
 from pipelines.publishing import check_books, check_earlier_run, check_finished
 from pipelines.run_folder import (
@@ -227,6 +227,8 @@ def _run_pipeline(
 
     def run_job(fill: Callable[[beam.Pipeline], None]) -> None:
         options = RememberedOptions(list(engine.arguments))
+        if engine.is_local:
+            flush_at_the_end()
         runner = local_runner(folder) if engine.has_own_workers else None
         pipeline = beam.Pipeline(runner=runner, options=options)
         # Beam makes this folder for steps in other languages, of which there are none: a killed run would leave it.

@@ -53,6 +53,17 @@ def local_runner(folder: Folder) -> Any:
     return FnApiRunner(SubprocessSDKEnvironment.from_command_string(worker_command(_log(folder) or "")))
 
 
+def flush_at_the_end() -> None:
+    """Let Beam's local runners flush what goes to a worker and back when a buffer is full, and at the end of a bundle.
+
+    Beam would also do it once per second, in a thread that empties the buffer after it took what is in it: an element
+    that is written between the two is lost. Seen with two workers on a busy machine.
+    """
+    from apache_beam.runners.portability.fn_api_runner import worker_handlers
+
+    worker_handlers.DATA_BUFFER_TIME_LIMIT_MS = 0
+
+
 def _log(folder: Folder) -> str | None:
     """Return the file that takes what workers print; None where it goes to the terminal, for debugging."""
     if logging.getLogger().isEnabledFor(logging.DEBUG):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from apache_beam.runners.worker import data_plane
 
 from pipelines import worker
 from tests.pipelines.corpora import ENGLISH, STAGES, report, run, write_config, write_corpus
@@ -218,6 +219,29 @@ def test_a_worker_that_cannot_start_ends_the_run(corpus: list[str], tmp_path: Pa
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
     assert done.returncode == 1
     assert b"a worker process ended with exit code 3" in done.stderr
+
+
+@pytest.mark.parametrize("options", [THREADS, PROCESSES])
+def test_no_thread_of_beam_empties_a_buffer_that_a_step_writes_to(
+    corpus: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    """Beam's flush by time takes the content and empties the buffer afterwards, without a lock that a writer holds."""
+    taken: list[bytes] = []
+    racing = data_plane.ClosableOutputStream.create(
+        taken.append, lambda data: (taken.append(data), time.sleep(0.05)), 1
+    )
+    written = 0
+    while len(taken) < 3:
+        racing.write(b"x")
+        written += 1
+    racing.close()
+    assert sum(map(len, taken)) < written, "Beam lost nothing: flush_at_the_end has no reason any more"
+
+    flushed_by_time: list[object] = []
+    buffer = data_plane.TimeBasedBufferingClosableOutputStream
+    monkeypatch.setattr(buffer, "_schedule_periodic_flush", lambda stream: flushed_by_time.append(stream))
+    assert run(_config(tmp_path, corpus[:1]), *options) == 0
+    assert not flushed_by_time
 
 
 def test_an_unfinished_run_over_other_input_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
