@@ -6,36 +6,27 @@ every signal's distribution over all records that have it, and which contents bo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from corpus.errors import UsageError
 from corpus.folder import Folder
-from corpus.selection_keys import hash_words
-from corpus.text import text_buffers
+from reports.common_contents import common_contents
 from reports.curated import NONE
-from reports.distribution import Distribution
-from reports.drift import kolmogorov_smirnov, stability_index, total_variation
 from reports.limits import Limits
 from reports.manifest import MANIFEST_NAME, REPORT_NAME
+from reports.signal_drift import SHOWN, RunSignals, change_of, compare_mixtures, compare_signals
 from reports.verify import read_json
 
-SHOWN = 50
 ROWS_AT_ONCE = 1 << 18
-CONTENTS_AT_ONCE = 1 << 25
-"""Contents of a run that are compared in one pass over both: 8 bytes each."""
 TABLES = ("curated/", "signals/")
 """What is read of a run."""
-COUNTED = ("record_id", "source", "file", "position", "kept")
-"""Columns of the signals table that are no signals."""
 NO_NAME = "(none)"
 """What a mixture calls the records without a language, source or licence."""
 STAGES, FINGERPRINTS = "stages", "fingerprints"
@@ -87,12 +78,15 @@ class ComparedRun:
         with self._open(names[0]) as source:
             return {field.name: str(field.type) for field in pq.read_schema(source)}
 
-    def column(self, table: str, name: str) -> Iterator[pa.Array]:
-        """Yield a column of a table in pieces."""
+    def batches(self, table: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield some columns of a table in pieces."""
         for file in self.names(table):
             with self._open(file) as source:
-                for batch in pq.ParquetFile(source).iter_batches(ROWS_AT_ONCE, columns=[name]):
-                    yield batch.column(0)
+                yield from pq.ParquetFile(source).iter_batches(ROWS_AT_ONCE, columns=list(columns))
+
+    def signals(self) -> RunSignals:
+        """Return the signals of the run."""
+        return RunSignals(self.schema("signals"), partial(self.batches, "signals"))
 
     @contextmanager
     def _open(self, file: str) -> Iterator[Any]:
@@ -106,6 +100,7 @@ class ComparedRun:
 
 def compare(before: ComparedRun, after: ComparedRun) -> dict[str, Any]:
     """Return how two runs differ; the keys are explained by ``beyond`` and ``print_comparison``."""
+    runs = before, after
     columns = before.schema("curated"), after.schema("curated")
     return {
         "before": before.folder.root,
@@ -118,25 +113,24 @@ def compare(before: ComparedRun, after: ComparedRun) -> dict[str, Any]:
             if columns[0].get(name) != columns[1].get(name)
         ],
         "records": {"before": before.report["records"], "after": after.report["records"]},
-        "kept_share": _change(*(_share(run.report["records"], "kept", "read") for run in (before, after))),
+        "kept_share": change_of(*(_share(run.report["records"], "kept", "read") for run in runs)),
         "rules": _rules(before.report, after.report),
         "sources": _sources(before.report, after.report),
         "mixture": {
-            group: _mixture(before.names_of(group), after.names_of(group))
+            group: compare_mixtures(before.names_of(group), after.names_of(group))
             for group in sorted((before.mixture.keys() | after.mixture.keys()) - {NONE})
         },
-        "signals": list(_signals(before, after)),
-        "common": _common(before, after),
+        "signals": compare_signals(before.signals(), after.signals()),
+        "common": common_contents(
+            before.batches("curated", ["content_hash"]),
+            after.batches("curated", ["content_hash"]),
+            max(run.report["records"]["kept"] for run in runs),
+        ),
     }
 
 
 def _share(counts: Mapping[str, int], part: str, whole: str) -> float | None:
     return counts[part] / counts[whole] if counts[whole] else None
-
-
-def _change(before: float | None, after: float | None) -> dict[str, float | None]:
-    change = None if before is None or after is None else after - before
-    return {"before": before, "after": after, "change": change}
 
 
 def _differences(before: Any, after: Any, path: str) -> Iterator[str]:
@@ -183,7 +177,7 @@ def _rules(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str
             share.get((stage, rule), 0.0 if known.get(stage) else None)
             for share, known in zip(shares, entered, strict=True)
         ]
-        rows.append({"stage": stage, "rule": rule, **_change(*values)})
+        rows.append({"stage": stage, "rule": rule, **change_of(*values)})
     return sorted(rows, key=lambda row: -abs(float(row["change"] or 0)))
 
 
@@ -191,76 +185,10 @@ def _sources(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[s
     """Return the share of each source's records that is kept, the largest change first."""
     groups = before["by_source"], after["by_source"]
     rows: list[dict[str, Any]] = [
-        {"source": name, **_change(*(_share(group[name], "kept", "read") for group in groups))}
+        {"source": name, **change_of(*(_share(group[name], "kept", "read") for group in groups))}
         for name in sorted(groups[0].keys() & groups[1].keys())
     ]
     return sorted(rows, key=lambda row: -abs(float(row["change"] or 0)))[:SHOWN]
-
-
-def _mixture(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, Any]:
-    totals = sum(before.values()) or 1, sum(after.values()) or 1
-    rows: list[dict[str, Any]] = [
-        {"name": name, **_change(before.get(name, 0) / totals[0], after.get(name, 0) / totals[1])}
-        for name in sorted(before.keys() | after.keys())
-    ]
-    rows.sort(key=lambda row: -abs(row["change"]))
-    return {"total_variation": total_variation(before, after), "names": rows[:SHOWN]}
-
-
-def _signals(before: ComparedRun, after: ComparedRun) -> Iterator[dict[str, Any]]:
-    kinds = before.schema("signals"), after.schema("signals")
-    for name in kinds[0]:
-        if name in COUNTED or name not in kinds[1] or not {kinds[0][name], kinds[1][name]} <= {"int64", "double"}:
-            continue
-        values, missing = zip(*(distribution(run.column("signals", name)) for run in (before, after)), strict=True)
-        entry: dict[str, Any] = {"signal": name, "missing_share": _change(*missing)}
-        if all(len(one) for one in values):
-            entry |= {
-                "median": _change(*(one.median for one in values)),
-                "mean": _change(*(one.mean for one in values)),
-                "stability_index": stability_index(*values),
-                "kolmogorov_smirnov": kolmogorov_smirnov(*values),
-            }
-        yield entry
-
-
-def distribution(column: Iterable[pa.Array]) -> tuple[Distribution, float]:
-    """Return the finite values of a numeric column that comes in pieces, and the share of rows without one."""
-    found, rows = Distribution.of(np.zeros(0)), 0
-    for piece in column:
-        values = pc.cast(piece.drop_null(), pa.float64()).to_numpy()
-        found = found.plus(Distribution.of(values[np.isfinite(values)]))
-        rows += len(piece)
-    return found, 1 - len(found) / rows if rows else 0.0
-
-
-def _common(before: ComparedRun, after: ComparedRun) -> dict[str, Any]:
-    """Return how many distinct contents both outputs have, told by the first 64 bits of their hashes."""
-    most = max(run.report["records"]["kept"] for run in (before, after))
-    parts = -(-most // CONTENTS_AT_ONCE)
-    both, sizes = 0, [0, 0]
-    for part in range(parts):
-        first, second = (_contents(run, part, parts) for run in (before, after))
-        both += len(np.intersect1d(first, second, assume_unique=True))
-        sizes = [sizes[0] + len(first), sizes[1] + len(second)]
-    shares = [both / size if size else None for size in sizes]
-    return {"contents": both, "share_of_before": shares[0], "share_of_after": shares[1]}
-
-
-def _contents(run: ComparedRun, part: int, parts: int) -> npt.NDArray[np.uint64]:
-    """Return the distinct contents of a run whose hashes leave the remainder ``part``, uint64[n] ascending."""
-    pieces = [np.zeros(0, np.uint64)]
-    for column in run.column("curated", "content_hash"):
-        hashes = leading_bits(column)
-        pieces.append(np.unique(hashes[hashes % np.uint64(parts) == part]))
-    return np.unique(np.concatenate(pieces))
-
-
-def leading_bits(hashes: pa.Array) -> npt.NDArray[np.uint64]:
-    """Return the first 64 bits of hashes in lower-case hex of 32 digits each, uint64[n]."""
-    offsets, data = text_buffers(hashes)
-    digits = data[offsets[0] : offsets[-1]].tobytes().decode("ascii")
-    return hash_words(np.frombuffer(bytes.fromhex(digits), "V16"))[:, 0]
 
 
 def beyond(comparison: Mapping[str, Any], limits: Limits) -> list[str]:
@@ -285,6 +213,9 @@ def beyond(comparison: Mapping[str, Any], limits: Limits) -> list[str]:
             limit = getattr(limits, name)
             if limit != "off" and entry.get(name, 0) > limit:
                 found.append(f"{entry['signal']}: {name} {entry[name]:.3f}, over {limit:g}")
+        if limits.mixture != "off" and entry.get("total_variation", 0) > limits.mixture:
+            variation = entry["total_variation"]
+            found.append(f"{entry['signal']}: a total variation of {variation:.3f}, over mixture ({limits.mixture:g})")
     return found
 
 
@@ -299,14 +230,18 @@ def _over(what: str, change: Mapping[str, float | None], limit: float | str, nam
 
 def cause(comparison: Mapping[str, Any], limits: Limits) -> str:
     """Return in a sentence whether the data drifted, the config, both or neither."""
-    limit = 0.25 if limits.stability_index == "off" else limits.stability_index
+    largest = {
+        "stability_index": 0.25 if limits.stability_index == "off" else limits.stability_index,
+        "total_variation": 0.1 if limits.mixture == "off" else limits.mixture,
+    }
     # A stage whose settings changed may measure something else; all others measure the same of other data.
     places = [line.partition(":")[0].split(".") for line in comparison["config"]]
     changed = {place[1] for place in places if place[0] in (STAGES, FINGERPRINTS) and len(place) > 1}
     drifting = [
         entry["signal"]
         for entry in comparison["signals"]
-        if entry.get("stability_index", 0) > limit and entry["signal"].split(".", 1)[0] not in changed
+        if any(entry.get(name, 0) > limit for name, limit in largest.items())
+        and entry["signal"].split(".", 1)[0] not in changed
     ]
     inputs = comparison["inputs"]
     same_input = not (inputs["changed"] or inputs["added"] or inputs["removed"])

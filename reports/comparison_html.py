@@ -40,7 +40,11 @@ def comparison_html(comparison: Mapping[str, Any], sentence: str, beyond: Sequen
             for title, what, columns, key in tables
             if _changed(comparison[key], "change")
         ],
-        mixtures=[(group, entry, entry["names"][:ROWS]) for group, entry in comparison["mixture"].items()],
+        mixtures=[
+            *((f"Kept by {group}", group, entry) for group, entry in comparison["mixture"].items()),
+            *((f"Signal {row['signal']}", "name", row) for row in comparison["signals"] if row.get("total_variation")),
+        ],
+        rows_shown=ROWS,
         signals=sorted(
             (row for row in comparison["signals"] if "stability_index" in row),
             key=lambda row: (-row["stability_index"], -row["kolmogorov_smirnov"], row["signal"]),

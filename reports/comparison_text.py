@@ -38,6 +38,10 @@ def print_comparison(comparison: Mapping[str, Any], sentence: str, beyond: Seque
         title = f"Kept by {group}: total variation {entry['total_variation']:.3f}"
         _changes(title, ("name",), entry["names"], console)
     _signals(comparison["signals"], console)
+    for entry in comparison["signals"]:
+        if "total_variation" in entry:
+            title = f"Signal {entry['signal']}: total variation {entry['total_variation']:.3f}"
+            _changes(title, ("name",), entry["names"], console)
     for line in beyond:
         console.print(f"beyond the limits: {line}", markup=False, style="red")
     if not beyond:
@@ -65,7 +69,8 @@ def _signals(rows: Sequence[Mapping[str, Any]], console: Console) -> None:
     if not rows:
         console.print("signals: the runs have none in common")
         return
-    moved = [row for row in rows if row.get("kolmogorov_smirnov") or row["missing_share"]["change"]]
+    told = ("kolmogorov_smirnov", "total_variation")
+    moved = [row for row in rows if row["missing_share"]["change"] or any(row.get(name) for name in told)]
     if not moved:
         console.print("signals: every one is distributed as before")
         return

@@ -19,6 +19,7 @@ Integers = npt.NDArray[np.int64]
 
 MOST_VALUES = 1 << 20
 _BITS_AT_ONCE = 2
+_FRACTION_BITS = 52
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,7 @@ class Distribution:
         """Return the distribution without so many low bits, at least those that are gone already."""
         if bits <= self.bits:
             return self
-        keys = self.keys >> np.uint64(bits - self.bits)
-        begins = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])[: len(keys)])
-        return Distribution(keys[begins], np.add.reduceat(self.counts, begins) if len(keys) else self.counts, bits)
+        return _summed(self.keys >> np.uint64(bits - self.bits), self.counts, bits)
 
     def bounded(self) -> Distribution:
         """Return the distribution with ``MOST_VALUES`` values at most."""
@@ -68,10 +67,15 @@ class Distribution:
         """Return the distribution of the values of both."""
         bits = max(self.bits, other.bits)
         one, two = self.without(bits), other.without(bits)
-        keys, inverse = np.unique(np.concatenate([one.keys, two.keys]), return_inverse=True)
-        counts = np.zeros(len(keys), np.int64)
-        np.add.at(counts, inverse.reshape(-1), np.concatenate([one.counts, two.counts]))
-        return Distribution(keys, counts, bits).bounded()
+        keys = np.concatenate([one.keys, two.keys])
+        # A stable sort of two ascending runs only merges them.
+        order = np.argsort(keys, kind="stable")
+        return _summed(keys[order], np.concatenate([one.counts, two.counts])[order], bits).bounded()
+
+    @property
+    def precision(self) -> float:
+        """By how much of its size a value may be smaller than it was; 0 where all are exact."""
+        return float(2.0 ** (self.bits - _FRACTION_BITS)) if self.bits else 0.0
 
     def at_rank(self, rank: int) -> float:
         """Return the value at a place, from 0, in the ascending order of all records' values."""
@@ -87,3 +91,11 @@ class Distribution:
     def mean(self) -> float:
         """The mean of the values."""
         return float(np.sum(self.values * (self.counts / len(self))))
+
+
+def _summed(keys: Words, counts: Integers, bits: int) -> Distribution:
+    """Return the distribution of ascending keys of which some are equal."""
+    if not len(keys):
+        return Distribution(keys, counts, bits)
+    begins = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
+    return Distribution(keys[begins], np.add.reduceat(counts, begins), bits)

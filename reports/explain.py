@@ -86,7 +86,7 @@ def _quoted(name: str) -> str:
 
 def _own(folder: Folder, names: Sequence[str], record_id: str, places: set[tuple[str, int]]) -> list[dict[str, Any]]:
     """Return the rows of some of the records of an id."""
-    found = find_rows(folder, names, "record_id", record_id)
+    found = find_rows(folder, names, "record_id", record_id, {position for _, position in places})
     return [row for row in found if (row["file"], row["position"]) in places]
 
 

@@ -7,7 +7,7 @@ rest only where it has the value.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,13 +24,22 @@ LONGEST = 64
 """Bytes of each end of an id that count where similar ids are looked for."""
 
 
-def find_rows(folder: Folder, names: Sequence[str], column: str, value: str) -> Iterator[dict[str, Any]]:
-    """Yield the rows of some files that have a text in a column, in order."""
+def find_rows(
+    folder: Folder, names: Sequence[str], column: str, value: str, positions: Collection[int] | None = None
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of some files that have a text in a column, in order.
+
+    Args:
+        positions: where given, row groups without any of these positions are left out: ids that are hashes are
+            everywhere between the least and the largest of a row group.
+    """
     for name in names:
         with parquet_file(folder, name) as file:
-            index = file.schema_arrow.get_field_index(column)
+            wanted = {column: [value], **({} if positions is None else {"position": positions})}
+            places = {file.schema_arrow.get_field_index(one): values for one, values in wanted.items()}
             for group in range(file.num_row_groups):
-                if _may_have(file.metadata.row_group(group).column(index), value):
+                chunks = file.metadata.row_group(group)
+                if all(_may_have(chunks.column(place), values) for place, values in places.items()):
                     yield from _rows_of_group(file, group, column, value)
 
 
@@ -43,11 +52,11 @@ def _rows_of_group(file: pq.ParquetFile, group: int, column: str, value: str) ->
     return rows
 
 
-def _may_have(chunk: pq.ColumnChunkMetaData, value: str) -> bool:
+def _may_have(chunk: pq.ColumnChunkMetaData, values: Collection[Any]) -> bool:
     statistics = chunk.statistics
     if statistics is None or not statistics.has_min_max:
         return True
-    return bool(statistics.min <= value <= statistics.max)
+    return any(statistics.min <= value <= statistics.max for value in values)
 
 
 def nearest_ids(folder: Folder, names: Sequence[str], wanted: str) -> list[str]:

@@ -32,7 +32,9 @@ class Limits(BaseModel):
         description="Largest change of the share of records that a rule drops of those that enter its stage.",
     )
     mixture: Share | Off = Field(
-        default=0.1, description="Largest total variation of the languages, sources or licences of the records kept."
+        default=0.1,
+        description="Largest total variation of the languages, sources or licences of the records kept, or of a signal "
+        "with at most 1,000 names.",
     )
     columns: bool = Field(default=True, description="Whether both outputs must have the same columns and types.")
 

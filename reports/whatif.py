@@ -19,16 +19,17 @@ import pyarrow.compute as pc
 from corpus.errors import UsageError
 from corpus.folder import Folder
 from corpus.stages import CorpusStage, EditingStage, Stage
-from corpus.verdicts import failures, first_rule
 from dedup.duplicates import DuplicateStage
 from reports.fates import StageInfo
 from reports.manifest import REPORT_NAME
 from reports.verify import read_json
 from reports.whatif_best import best
 from reports.whatif_changes import changed, unknown_measurements
-from reports.whatif_duplicates import Outcome, StagedRows, UndecidedError, estimate, is_staged, resolve
+from reports.whatif_clusters import ClusteredRecords, StagedRows, clustered_records
+from reports.whatif_duplicates import Outcome, UndecidedError, estimate, is_staged, resolve
 from reports.whatif_flow import GONE, MAYBE, STAYS, SURE, UNKNOWN, Codes, Flow, StageCounts, after, shown
-from reports.whatif_tables import DEAD, Mask, RowGroup, StoredSignals, open_manifest, stored_fates
+from reports.whatif_group import MeasuredGroup
+from reports.whatif_tables import DEAD, Mask, StoredSignals, open_manifest, stored_fates
 from scorers.best import BestStage
 
 FLOWS_AT_ONCE = 16
@@ -77,6 +78,7 @@ class StoredRun:
         self.fates = stored_fates(self.signals, manifest, infos)
         self._check()
         self._staged: StagedRows | None = None
+        self._clustered: dict[str, tuple[Any, Mask, ClusteredRecords]] = {}
         self.checked: set[str] = set()
 
     def _check(self) -> None:
@@ -97,6 +99,16 @@ class StoredRun:
         if self._staged is None:
             self._staged = StagedRows.of(self.signals)
         return self._staged
+
+    def clustered(
+        self, before: DuplicateStage, after: DuplicateStage, rows: StagedRows, entered: Mask, entering: Mask
+    ) -> ClusteredRecords:
+        """Return what ``clustered_records`` does; those found last are kept, for settings that only move a budget."""
+        last = self._clustered.get(before.name)
+        if last is None or last[0] != after.config.priorities or not np.array_equal(last[1], entering):
+            found = clustered_records(self.folder, before, after, self.signals, rows, entered, entering)
+            last = self._clustered[before.name] = (after.config.priorities, entering.copy(), found)
+        return last[2]
 
     def measured(self, index: int) -> Mask:
         """Return for which records the signals of a stage are stored, or null because that is what was measured."""
@@ -179,17 +191,17 @@ class _Follower:
             if start <= first < stop:
                 self.flows[number] = Flow(np.zeros(len(self.base.states), np.uint8))
         for group in self.run.signals.groups:
-            rows = slice(group.start, group.stop)
-            columns: dict[str, pa.Array] = {}
+            measured = MeasuredGroup(self.run.signals, group)
+            rows = measured.rows
             for place in range(start, stop):
                 for number in self._active(place):
                     if self.first[number] == place:
                         self.flows[number].states[rows] = self.base.states[rows]
                     states = self.flows[number].states[rows]
-                    codes = self._codes(group, columns, number, place, states, counts[number, place])
+                    codes = self._codes(measured, number, place, states, counts[number, place])
                     counts[number, place].count(states, codes)
                     self.flows[number].states[rows] = after(states, codes)
-                self._cut(group, columns, place)
+                self._cut(measured, place)
                 for number in self._active(place):
                     counts[number, place].add_characters(self.flows[number].states[rows], self.characters[rows])
         for place in range(start, stop):
@@ -201,8 +213,7 @@ class _Follower:
 
     def _codes(
         self,
-        group: RowGroup,
-        columns: dict[str, pa.Array],
+        group: MeasuredGroup,
         number: int,
         place: int,
         states: npt.NDArray[np.uint8],
@@ -210,14 +221,14 @@ class _Follower:
     ) -> Codes:
         """Return what a stage does to the records of a row group, as rules over stored signals say."""
         run, stage, index = self.run, self.variants[number].stages[place], place + 1
-        rows = slice(group.start, group.stop)
+        rows = group.rows
         left, rules = run.fates.left_at[rows], run.fates.rules[rows]
         may_fail = bool(getattr(stage, "may_fail", False))
         if self.unknown[number][place]:
             counts.because(self.unknown[number][place])
             counts.lengths_unknown = counts.lengths_unknown or self._edits(number, place)
             return np.full(len(states), UNKNOWN if stage.rules() or may_fail else STAYS, np.int8)
-        reached = run.fates.reached(index)[rows]
+        reached = run.fates.reached(index, rows)
         codes = np.where(left == index, rules, STAYS).astype(np.int8)
         wanted = states != GONE
         if not self.changes[number][place].settings:
@@ -227,11 +238,10 @@ class _Follower:
         if index not in self.measured:
             self.measured[index] = run.measured(index)
         measured = self.measured[index][rows]
-        judged, empty = self._judged(group, columns, stage)
         if may_fail:
             # Nothing tells a record that could not be judged from one without any value, once another stage dropped it.
-            measured = measured & (reached | ~empty)
-        codes = np.where(wanted & ~((left == index) & (rules == DEAD)), judged, codes)
+            measured = measured & (reached | ~group.without_values(stage))
+        codes = np.where(wanted & ~((left == index) & (rules == DEAD)), group.judged(stage), codes)
         missing = wanted & ~measured
         codes[missing] = UNKNOWN
         if missing.any():
@@ -239,36 +249,18 @@ class _Follower:
             counts.lengths_unknown = counts.lengths_unknown or self._edits(number, place)
         return codes.astype(np.int8)
 
-    def _judged(self, group: RowGroup, columns: dict[str, pa.Array], stage: Stage) -> tuple[Codes, Mask]:
-        """Return the rule that drops each record of a row group, and which records have no value at all."""
-        rules = stage.rules()
-        names = {rule.signal: f"{stage.name}.{rule.signal}" for rule in rules}
-        needed = [*names.values(), *([stage.language_column] if stage.language_column else [])]
-        lacking = [name for name in dict.fromkeys(needed) if name not in columns]
-        if lacking:
-            columns.update(self.run.signals.read(group, lacking))
-        values = {signal: columns[name] for signal, name in names.items()}
-        languages = columns[stage.language_column] if stage.language_column else None
-        empty = np.ones(group.stop - group.start, np.bool_)
-        for array in values.values():
-            empty &= array.is_null().to_numpy(zero_copy_only=False)
-        if not rules:
-            return np.full(len(empty), STAYS, np.int8), empty
-        return first_rule(failures(rules, values, languages)).astype(np.int8), empty
-
     def _edits(self, number: int, place: int) -> bool:
         stages = (self.stages[place], self.variants[number].stages[place])
         return any(isinstance(stage, EditingStage) and stage.edits() for stage in stages)
 
-    def _cut(self, group: RowGroup, columns: dict[str, pa.Array], place: int) -> None:
+    def _cut(self, group: MeasuredGroup, place: int) -> None:
         """Take into account what the stage cut in the run."""
         if not self._edits(self.itself, place):
             return
         name = self.stages[place].name
-        signals = [f"{name}.characters_added", f"{name}.characters_cut"]
-        found = {**columns, **self.run.signals.read(group, [column for column in signals if column not in columns])}
-        added, cut = (pc.fill_null(found[column], 0).to_numpy() for column in signals)
-        self.characters[group.start : group.stop] += added - cut
+        columns = group.columns([f"{name}.characters_added", f"{name}.characters_cut"])
+        added, cut = (pc.fill_null(column, 0).to_numpy() for column in columns)
+        self.characters[group.rows] += added - cut
 
     def _corpus_stage(self, place: int) -> None:
         """Follow all through a stage that needs all records."""
@@ -299,10 +291,8 @@ class _Follower:
         reached = run.fates.reached(index)
         same = not (flow.states == MAYBE).any() and np.array_equal(flow.states == SURE, reached)
         if not self.variants[number].need_all[place] or (same and not isinstance(stage, (DuplicateStage, BestStage))):
-            parts = [
-                self._codes(group, {}, number, place, flow.states[group.start : group.stop], counts)
-                for group in run.signals.groups
-            ]
+            groups = (MeasuredGroup(run.signals, group) for group in run.signals.groups)
+            parts = [self._codes(group, number, place, flow.states[group.rows], counts) for group in groups]
             return Outcome(np.concatenate(parts) if parts else np.zeros(0, np.int8))
         if same and not change.settings and not self.unknown[number][place]:
             codes = np.where(run.fates.left_at == index, run.fates.rules, STAYS).astype(np.int8)
@@ -338,14 +328,16 @@ class _Follower:
         if (reordered or not same) and pairs.get("not_compared"):
             raise UndecidedError("the order decided which pairs of very large buckets were compared")
         self._check_staged(before, staged, reached)
-        return resolve(run.folder, before, stage, run.signals, staged, reached, entering)
+        records = run.clustered(before, stage, staged, reached, entering)
+        return resolve(records, before, stage, run.signals)
 
     def _check_staged(self, stage: DuplicateStage, staged: StagedRows, reached: Mask) -> None:
         """Raise UsageError unless staging gives, with the settings of the run, what the run found."""
         run = self.run
         if stage.name in run.checked:
             return
-        found = resolve(run.folder, stage, stage, run.signals, staged, reached, reached).codes[reached]
+        records = run.clustered(stage, stage, staged, reached, reached)
+        found = resolve(records, stage, stage, run.signals).codes[reached]
         index = next(place for place, info in enumerate(run.infos) if info.name == stage.name)
         told = np.where(run.fates.left_at == index, run.fates.rules, STAYS)[reached]
         if not np.array_equal(found, told):

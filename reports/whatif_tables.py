@@ -24,6 +24,7 @@ STATE_NAME = "staging/state.json"
 KEPT = -1
 DEAD = 63
 """In the place of a rule: the stage could not judge the record."""
+ALL = slice(None)
 
 Codes = npt.NDArray[np.int8]
 Mask = npt.NDArray[np.bool_]
@@ -143,9 +144,10 @@ class StoredFates:
     left_at: Codes
     rules: Codes
 
-    def reached(self, index: int) -> Mask:
-        """Return which records entered a stage."""
-        reached: Mask = (self.left_at == KEPT) | (self.left_at >= index)
+    def reached(self, index: int, rows: slice = ALL) -> Mask:
+        """Return which records entered a stage, of all or of some."""
+        left_at = self.left_at[rows]
+        reached: Mask = (left_at == KEPT) | (left_at >= index)
         return reached
 
 

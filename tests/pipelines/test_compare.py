@@ -83,6 +83,10 @@ def test_other_data(runs: dict[str, Path], capsys: pytest.CaptureFixture[str]) -
     words = next(entry for entry in found["signals"] if entry["signal"] == "gopher_quality.words")
     assert words["stability_index"] > 0.25
     assert words["median"]["after"] < words["median"]["before"]
+    assert words["precision"] == 0
+    labels = next(entry for entry in found["signals"] if entry["signal"] == "language.label")
+    assert 0 < labels["total_variation"] < 1
+    assert labels["total_variation"] == pytest.approx(sum(abs(row["change"]) for row in labels["names"]) / 2)
 
 
 def test_limits_in_a_file(runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -255,5 +259,6 @@ def test_the_page_of_a_comparison(runs: dict[str, Path], tmp_path: Path, capsys:
     text = page.read_text(encoding="utf-8")
     for part in ("default-src 'none'", "Beyond the limits", "gopher_quality.words", "minimum_words", "stability index"):
         assert part in text
+    assert "Signal language.label" in text
     assert "<script" not in text
     assert "http://" not in text.replace("http-equiv", "")

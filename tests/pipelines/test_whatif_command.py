@@ -177,8 +177,32 @@ def test_a_sweep_is_many_questions_at_once(fresh: Fresh, capsys: pytest.CaptureF
     kept = [point["records"]["kept"] for point in loosened["points"]]
     assert kept == sorted(kept)
     assert len(set(kept)) == 3
+    # Neither the clusters nor the records that enter are found anew, but where they are others.
+    for sets in ([], ["size.minimum_characters=200"], ["near_duplicates.priority=gopher_quality.words"]):
+        budgets = sweep(folder, "near_duplicates.duplication_budget=0.05:0.35:0.1", sets)["points"]
+        for point in budgets:
+            then = whatif(folder, [*sets, f"near_duplicates.duplication_budget={point['value']}"])["then"]
+            assert then["records"] == point["records"]
+        assert len({str(point["records"]) for point in budgets}) > 2
     assert main(["whatif", folder, "--sweep", "length.minimum_words=30:60:10"]) == 0
     assert "█" in capsys.readouterr().out
+
+
+def test_a_stage_that_found_no_duplicates_answers(tmp_path: Path) -> None:
+    texts = ["one two three four five six", "other words stand here in this line"]
+    pq.write_table(pyarrow.table({"text": texts}), tmp_path / "a.parquet")
+    stages = [{"length": {"minimum_words": 1}}, "near_duplicates"]
+    config = write_config(tmp_path / "c.yaml", [str(tmp_path / "a.parquet")], tmp_path / "run", stages)
+    assert run(config) == 0
+    for one, kept in (
+        ("near_duplicates.duplication_budget=0.5", 2),
+        ("near_duplicates.max_copies=1", 2),
+        ("length.minimum_words=7", 1),
+        ("length.minimum_words=9", 0),
+    ):
+        then = whatif(str(tmp_path / "run"), [one])["then"]
+        assert then["records"]["kept"] == kept
+        assert then["stages"][2]["duplicates"]["leaders"] == kept
 
 
 def test_means_are_those_of_the_kept_records(fresh: Fresh) -> None:

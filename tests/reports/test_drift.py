@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reports import distribution
-from reports.compare import leading_bits
+from reports.common_contents import leading_bits
 from reports.distribution import Distribution
 from reports.drift import kolmogorov_smirnov, stability_index, total_variation
 

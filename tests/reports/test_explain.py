@@ -74,7 +74,8 @@ def folder(tmp_path: Path) -> Folder:
     """Two files of ids, whose row groups hold a range each."""
     for number in range(2):
         ids = [f"doc-{number}{place:04d}" for place in range(500)] + ["doc-00007"] * number + ["Übung-1"]
-        table = pa.table({"record_id": ids, "row": list(range(len(ids)))})
+        places = list(range(len(ids)))
+        table = pa.table({"record_id": ids, "row": places, "position": places})
         pq.write_table(table, tmp_path / f"{number}.parquet", row_group_size=100)
     return Folder(str(tmp_path))
 
@@ -97,6 +98,12 @@ def test_only_row_groups_that_may_have_an_id_are_read(folder: Folder, monkeypatc
     monkeypatch.setattr(pq.ParquetFile, "read_row_group", counting)
     assert [row["row"] for row in find_rows(folder, ["0.parquet"], "record_id", "doc-00250")] == [250]
     assert set(read) == {2}
+    read.clear()
+    assert [row["row"] for row in find_rows(folder, ["0.parquet"], "record_id", "doc-00250", {250, 499})] == [250]
+    assert set(read) == {2}
+    read.clear()
+    assert list(find_rows(folder, ["0.parquet"], "record_id", "doc-00250", {499})) == []
+    assert read == []
 
 
 def test_ids_that_differ_in_one_place_are_nearest(folder: Folder) -> None:
