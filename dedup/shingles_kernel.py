@@ -18,7 +18,13 @@ DIGIT_BITS, DIGITS = 8, 8
 DIGIT_VALUES = 1 << DIGIT_BITS
 DIGIT_MASK = np.uint64(DIGIT_VALUES - 1)
 FEW = 64
-"""Up to so many hashes are sorted by insertion, which is faster then than eight passes over counters."""
+"""Up to so many hashes are sorted by insertion, which is faster then than passes over counters."""
+SPREAD_BITS = 16
+MOST_SPREAD = 16 << SPREAD_BITS
+"""Up to so many hashes are spread by their leading bits, 16 to a place where they are even."""
+MOST_MOVES = 8
+"""So many moves per hash may follow; even hashes take a half where they are few, four where they are most."""
+COUNTERS = max(DIGITS * DIGIT_VALUES, 1 << SPREAD_BITS)
 
 
 @inlined
@@ -37,8 +43,9 @@ def hash_shingle(tokens: Hashes, first: int, size: int) -> np.uint64:
 
 
 @inlined
-def sort_few(hashes: Hashes, first: int, count: int) -> None:
-    """Sort in place, by insertion."""
+def sort_few(hashes: Hashes, first: int, count: int, most_moves: int) -> bool:
+    """Sort in place, by insertion; give up, in the middle of it, where that takes more moves."""
+    moves = 0
     for place in range(first + 1, first + count):
         value = hashes[place]
         hole = place
@@ -46,6 +53,38 @@ def sort_few(hashes: Hashes, first: int, count: int) -> None:
             hashes[hole] = hashes[hole - 1]
             hole -= 1
         hashes[hole] = value
+        moves += place - hole
+        if moves > most_moves:
+            return False
+    return True
+
+
+@inlined
+def sort_spread(hashes: Hashes, first: int, count: int, target: Hashes, counters: Counts) -> bool:
+    """Sort into ``target``, which takes ``count`` hashes, and say whether that went well.
+
+    Where the leading bits are even, as those of hashes are, each hash comes next to its place at once. Where they are
+    not, as a text may be made for, this gives up after linear time. ``counters`` has ``COUNTERS`` places.
+    """
+    if count > MOST_SPREAD:
+        return False
+    bits = 1
+    while bits < SPREAD_BITS and 1 << bits < count:
+        bits += 1
+    shift = np.uint64(64 - bits)
+    for place in range(1 << bits):
+        counters[place] = 0
+    for place in range(first, first + count):
+        counters[np.int64(hashes[place] >> shift)] += 1
+    total = 0
+    for place in range(1 << bits):
+        total, counters[place] = total + counters[place], total
+    for place in range(first, first + count):
+        value = hashes[place]
+        counter = np.int64(value >> shift)
+        target[counters[counter]] = value
+        counters[counter] += 1
+    return sort_few(target, 0, count, MOST_MOVES * count)
 
 
 @inlined
@@ -83,6 +122,17 @@ def scatter(
         counters[counter] += 1
 
 
+@inlined
+def keep_distinct(source: Hashes, first: int, count: int, target: Hashes, target_first: int) -> int:
+    """Write sorted hashes to ``target``, each once, which may be where they are; return how many."""
+    distinct = 0
+    for place in range(first, first + count):
+        if not distinct or source[place] != target[target_first + distinct - 1]:
+            target[target_first + distinct] = source[place]
+            distinct += 1
+    return distinct
+
+
 @kernel(f"Tuple((int64[::1], uint64[::1]))({TOKEN_ARGUMENTS}, int64, uint64[::1])")
 def shingle_sets(
     offsets: Offsets,
@@ -103,7 +153,7 @@ def shingle_sets(
         if rows[row]:
             most += (offsets[row + 1] - offsets[row] + 1) // 2
     hashes = np.empty(most, np.uint64)
-    counters = np.empty(DIGITS * DIGIT_VALUES, np.int32)
+    counters = np.empty(COUNTERS, np.int32)
     firsts = np.zeros(len(rows) + 1, np.int64)
     text, table, parts = pointer(data), pointer(entries), pointer(expanded)
     tokens = pointer(scratch)
@@ -117,13 +167,12 @@ def shingle_sets(
         for place in range(count):
             hashes[first + place] = hash_shingle(tokens, place, min(size, found))
         if count <= FEW:
-            sort_few(hashes, first, count)
+            sort_few(hashes, first, count, FEW * FEW)
+            distinct = keep_distinct(hashes, first, count, hashes, first)
+        elif sort_spread(hashes, first, count, more_scratch, counters):
+            distinct = keep_distinct(more_scratch, 0, count, hashes, first)
         else:
             sort_many(hashes, first, count, more_scratch, counters)
-        distinct = first
-        for place in range(first, first + count):
-            if place == first or hashes[place] != hashes[distinct - 1]:
-                hashes[distinct] = hashes[place]
-                distinct += 1
-        firsts[row + 1] = distinct
-    return firsts, hashes[: firsts[-1]].copy()
+            distinct = keep_distinct(hashes, first, count, hashes, first)
+        firsts[row + 1] = first + distinct
+    return firsts, hashes[: firsts[-1]]  # what is behind was never touched, and takes no memory

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from dedup.intersections import jaccard_counts
 from dedup.shingles import at_threshold, shingle_hash, shingle_sets, shingles
-from dedup.shingles_kernel import DIGIT_VALUES, DIGITS, sort_few, sort_many
+from dedup.shingles_kernel import COUNTERS, MOST_MOVES, MOST_SPREAD, sort_few, sort_many, sort_spread
 from tests.filters.texts import HOSTILE, TEXTS, real_texts
 
 LEAST = (0.1, 0.29, 0.5, 0.6, 0.8, 1.0)
@@ -118,12 +118,32 @@ def test_no_two_runs_of_real_texts_collide() -> None:
 
 
 @given(st.lists(UINT64 | st.integers(0, 3) | st.sampled_from([2**64 - 1, 2**63, 2**56, 255, 256]), max_size=200))
-def test_both_sorts_sort(values: list[int]) -> None:
+def test_all_sorts_sort(values: list[int]) -> None:
+    counters = np.empty(COUNTERS, np.int32)
     for first in (0, min(3, len(values))):
         few, many = np.array(values, np.uint64), np.array(values, np.uint64)
-        sort_few(few, first, len(values) - first)
-        sort_many(many, first, len(values) - first, np.empty_like(many), np.empty(DIGITS * DIGIT_VALUES, np.int32))
+        count = len(values) - first
+        assert sort_few(few, first, count, count * count)
+        sort_many(many, first, count, np.empty_like(many), counters)
         assert few.tolist() == many.tolist() == values[:first] + sorted(values[first:])
+        spread = np.empty(count, np.uint64)
+        if sort_spread(np.array(values, np.uint64), first, count, spread, counters):
+            assert spread.tolist() == sorted(values[first:])
+
+
+def test_hashes_are_spread_and_what_is_made_to_be_uneven_is_given_up() -> None:
+    counters = np.empty(COUNTERS, np.int32)
+    for count in (1, 65, 5000, 300_000):
+        even = np.random.default_rng(count).integers(0, 2**64, count, np.uint64)
+        target = np.empty_like(even)
+        assert sort_spread(even, 0, count, target, counters)
+        assert (target == np.sort(even)).all()
+    uneven = np.arange(5000, dtype=np.uint64)[::-1].copy()
+    assert not sort_spread(uneven, 0, len(uneven), target, counters)
+    assert sort_spread(np.zeros(5000, np.uint64), 0, 5000, target, counters)
+    assert not sort_spread(np.zeros(MOST_SPREAD + 1, np.uint64), 0, MOST_SPREAD + 1, target, counters)
+    moved = np.arange(100, dtype=np.uint64)[::-1].copy()
+    assert not sort_few(moved, 0, 100, MOST_MOVES)
 
 
 def test_masked_rows_slices_and_nulls() -> None:
