@@ -33,6 +33,15 @@ def _repeated(byte: int) -> Any:
     return ir.Constant(ir.VectorType(ir.IntType(8), BLOCK), [byte] * BLOCK)
 
 
+def _within(builder: Any, loaded: Any, ranges: Ranges) -> Any:
+    members = None
+    for first, last in ranges:
+        distance = builder.sub(loaded, _repeated(first))
+        inside = builder.icmp_unsigned("<=", distance, _repeated(last - first))
+        members = inside if members is None else builder.or_(members, inside)
+    return members
+
+
 def block_of(*classes: Ranges) -> Any:
     """Make a function that reads ``BLOCK`` bytes and says for each class, as bits of a number, which bytes are in it.
 
@@ -46,14 +55,7 @@ def block_of(*classes: Ranges) -> Any:
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             loaded = _load(builder, *arguments)
-            masks = []
-            for ranges in classes:
-                members = None
-                for first, last in ranges:
-                    distance = builder.sub(loaded, _repeated(first))
-                    inside = builder.icmp_unsigned("<=", distance, _repeated(last - first))
-                    members = inside if members is None else builder.or_(members, inside)
-                masks.append(builder.bitcast(members, ir.IntType(64)))
+            masks = [builder.bitcast(_within(builder, loaded, ranges), ir.IntType(64)) for ranges in classes]
             return context.make_tuple(builder, result, masks)
 
         return result(data, types.int64), generate
@@ -88,6 +90,42 @@ def pair_block_of(*pairs: str) -> Any:
         return types.int64(data, types.int64), generate
 
     return block
+
+
+def folding_block_of(zeros: Ranges, nul: int) -> Any:
+    """Make a function that writes ``BLOCK`` bytes of a text as they are in folded text, which holds for ASCII only.
+
+    Capitals become small; a byte that is 0 becomes ``nul``, and those of the class ``zeros`` become 0. The function
+    takes text and position, then folded text and the position there; it returns how many bytes of ASCII come first.
+    """
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def block(_: Any, data: Any, position: Any, folded: Any, place: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            loaded = _load(builder, *arguments[:2])
+            capital = _within(builder, loaded, ((ord("A"), ord("Z")),))
+            result = builder.select(capital, builder.or_(loaded, _repeated(CASE_BIT)), loaded)
+            result = builder.select(_within(builder, loaded, ((0, 0),)), _repeated(nul), result)
+            result = builder.select(_within(builder, loaded, zeros), _repeated(0), result)
+            address = builder.gep(arguments[2], [arguments[3]], inbounds=True)
+            builder.store(result, builder.bitcast(address, result.type.as_pointer()), align=1)
+            wide = builder.bitcast(_within(builder, loaded, ((0x80, 0xFF),)), ir.IntType(64))
+            return builder.cttz(wide, ir.Constant(ir.IntType(1), 0))
+
+        return types.int64(data, types.int64, folded, types.int64), generate
+
+    return block
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def load_word(_: Any, data: Any, position: Any) -> Any:
+    """Return the eight bytes at a position as a number, the first byte lowest."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        address = builder.gep(arguments[0], [arguments[1]], inbounds=True)
+        return builder.load(builder.bitcast(address, ir.IntType(64).as_pointer()), align=1)
+
+    return types.uint64(data, types.int64), generate
 
 
 def _unary(name: str) -> Any:

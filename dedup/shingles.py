@@ -67,9 +67,9 @@ def shingle_sets(texts: pa.StringArray, rows: npt.NDArray[np.bool_], shingle_tok
 
     check_shingle_tokens(shingle_tokens)
     offsets, data = text_buffers(to_nfc(texts, rows))
-    scratch = token_scratch(offsets)
+    scratch, folded = token_scratch(offsets)
     return shingles_kernel.shingle_sets(
-        offsets, data, rows, *token_table(), scratch, shingle_tokens, np.empty_like(scratch)
+        offsets, data, rows, *token_table(), scratch, folded, shingle_tokens, np.empty_like(scratch)
     )
 
 

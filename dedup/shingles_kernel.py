@@ -141,12 +141,14 @@ def shingle_sets(
     entries: Entries,
     expanded: Entries,
     scratch: Hashes,
+    folded: Bytes,
     size: int,
     more_scratch: Hashes,
 ) -> ShingleSets:
     """Return the sorted distinct shingle hashes of selected texts in NFC; see ``dedup.shingles.shingle_sets``.
 
-    ``scratch`` and ``more_scratch`` have the size of ``dedup.tokens.token_scratch`` of the offsets.
+    ``scratch`` and ``folded`` are ``dedup.tokens.token_scratch`` of the offsets, ``more_scratch`` is one more of the
+    former.
     """
     most = 0
     for row in range(len(rows)):
@@ -156,13 +158,14 @@ def shingle_sets(
     counters = np.empty(COUNTERS, np.int32)
     firsts = np.zeros(len(rows) + 1, np.int64)
     text, table, parts = pointer(data), pointer(entries), pointer(expanded)
-    tokens = pointer(scratch)
+    tokens, room = pointer(scratch), pointer(folded)
     for row in range(len(rows)):
         first = firsts[row]
         firsts[row + 1] = first
         if not rows[row]:
             continue
-        found = hash_tokens(text, int(offsets[row]), int(offsets[row + 1]), table, parts, tokens)
+        begin, end = int(offsets[row]), int(offsets[row + 1])
+        found = hash_tokens(text, begin, end, len(data), table, parts, tokens, room)
         count = count_shingles(found, size)
         for place in range(count):
             hashes[first + place] = hash_shingle(tokens, place, min(size, found))

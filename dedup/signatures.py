@@ -75,7 +75,7 @@ def signatures(
     check_shingle_tokens(shingle_tokens)
     offsets, data = text_buffers(to_nfc(texts, rows))
     return signatures_kernel.sweep(
-        offsets, data, rows, *token_table(), token_scratch(offsets), shingle_tokens, *constants
+        offsets, data, rows, *token_table(), *token_scratch(offsets), shingle_tokens, *constants
     )
 
 

@@ -60,23 +60,26 @@ def sweep(
     entries: Entries,
     expanded: Entries,
     scratch: Hashes,
+    folded: Bytes,
     size: int,
     multipliers: Signatures,
     addends: Signatures,
 ) -> tuple[Signatures, npt.NDArray[np.int32]]:
     """Return signatures and numbers of tokens of n texts in NFC; see ``dedup.signatures.signatures``.
 
-    ``scratch`` is ``dedup.tokens.token_scratch`` of the offsets.
+    ``scratch`` and ``folded`` are ``dedup.tokens.token_scratch`` of the offsets.
     """
     permutations = len(multipliers)
     values = np.full((len(rows), permutations), EMPTY, np.uint32)
     token_counts = np.zeros(len(rows), np.int32)
     block, minima = np.empty(BLOCK, np.uint32), np.empty(permutations, np.uint32)
-    text, table, parts, tokens = pointer(data), pointer(entries), pointer(expanded), pointer(scratch)
+    text, table, parts = pointer(data), pointer(entries), pointer(expanded)
+    tokens, room = pointer(scratch), pointer(folded)
     for row in range(len(rows)):
         if not rows[row]:
             continue
-        found = hash_tokens(text, int(offsets[row]), int(offsets[row + 1]), table, parts, tokens)
+        first, last = int(offsets[row]), int(offsets[row + 1])
+        found = hash_tokens(text, first, last, len(data), table, parts, tokens, room)
         token_counts[row] = found
         minima[:] = EMPTY
         waiting = 0

@@ -108,7 +108,7 @@ def test_runs_of_other_lengths_or_borders_differ() -> None:
 
 def test_hashes_are_the_same_everywhere_and_for_ever() -> None:
     hashes = [shingle_hash(run) for run in (["cat"], ["a", "b", "c", "d", "e"])]
-    assert hashes == [0xDB2EF49D5EA30A02, 0xFAA6B346E4BD4EDF]
+    assert hashes == [0x2E547AD2D1ABFE53, 0x99090EF641C82161]
 
 
 def test_no_two_runs_of_real_texts_collide() -> None:

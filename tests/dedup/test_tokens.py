@@ -28,7 +28,18 @@ from corpus.normalisation import (
 from corpus.normalisation_kernel import may_change as may_change_kernel
 from corpus.text import text_buffers
 from corpus.unicode_tables import CODE_POINTS, code_points
-from dedup.tokens import most_tokens, token_hash, token_hashes, token_table, tokens
+from dedup.tokens import (
+    ASCII_SEPARATORS,
+    EXPANDS,
+    FOLDED,
+    SEPARATOR,
+    UNSPACED,
+    most_tokens,
+    token_hash,
+    token_hashes,
+    token_table,
+    tokens,
+)
 from tests.filters.texts import CHARACTERS, HOSTILE, real_texts
 
 LATER = {chr(code_point) for code_point in code_points(LATER_THAN_UNICODE_13).tolist()}
@@ -182,9 +193,53 @@ def test_the_bound_of_tokens_is_reached() -> None:
 
 
 def test_hashes_are_the_same_everywhere_and_for_ever() -> None:
-    assert token_hash("") == 0x9AE16A3B2F90404F
+    assert token_hash("") == 0x164381959B920BEE
     hashes = [token_hash(token) for token in ("cat", "猫", "고양이")]
-    assert hashes == [0x86D47A48C18C690B, 0x3FA212560902B562, 0xAEBA5F7BCFD9651A]
+    assert hashes == [0xE2A41F69ED560955, 0x940FF3699BFDE555, 0x94DEB2E3B3B1A8E2]
+
+
+def test_lengths_and_ends_of_words_count() -> None:
+    distinct = [
+        "a",
+        "a\0",
+        "\0",
+        "\0a",
+        "\0\0",
+        *("a" * size for size in range(2, 40)),
+        *("b" * 8 * k for k in range(1, 5)),
+    ]
+    assert len({token_hash(token) for token in distinct}) == len(distinct)
+    assert_kernel_equals_reference([" ".join(distinct), *distinct])
+
+
+def test_separators_of_ascii_are_those_of_the_table() -> None:
+    entries, _ = token_table()
+    listed = {code for first, last in ASCII_SEPARATORS for code in range(first, last + 1)}
+    assert listed == set(np.flatnonzero(entries[:0x80] & SEPARATOR).tolist())
+    others = [code for code in range(0x80) if code not in listed]
+    assert [int(entries[code]) for code in others] == [ord(chr(code).lower()) for code in others]
+
+
+@pytest.mark.parametrize("size", [1, 7, 8, 9, 63, 64, 65, 127, 128, 129, 300])
+def test_blocks_end_anywhere(size: int) -> None:
+    """Texts of ASCII around a letter beyond it, with and without bytes behind them that can be read."""
+    plain = ("The quick_brown FOX; jumps\tover\0 13 lazydogsandmorethaneight " * 6)[:size]
+    texts = [plain, plain + "é", "É" + plain, plain[: size // 2] + "語" + plain[size // 2 :], plain + "ŉ" * 3]
+    assert_kernel_equals_reference(texts)
+    assert_kernel_equals_reference([*texts[::-1], "x" * 200])
+
+
+def test_no_text_is_more_than_three_times_as_long_when_folded() -> None:
+    entries, expanded = token_table()
+    for code in [*range(0xD800), *range(0xE000, CODE_POINTS)]:
+        entry = int(entries[code])
+        if entry < EXPANDS:
+            folded = len(chr(entry).encode())
+        elif entry & EXPANDS:
+            folded = sum(len(chr(part).encode()) for part in expanded[entry & FOLDED].tolist() if part >= 0)
+        else:
+            folded = 1 + (len(chr(entry & FOLDED).encode()) + 1 if entry & UNSPACED else 0)
+        assert folded <= 3 * len(chr(code).encode()), hex(code)
 
 
 def test_short_tokens_do_not_collide() -> None:
