@@ -53,8 +53,12 @@ class Folder:
         return self._file_system
 
     @contextmanager
-    def writing(self, name: str) -> Iterator[IO[bytes]]:
-        """Give a binary file that appears under its name when the block ends without an error."""
+    def writing(self, name: str, *, durable: bool = True) -> Iterator[IO[bytes]]:
+        """Give a binary file that appears under its name when the block ends without an error.
+
+        Args:
+            durable: whether a local file is to outlive a crash of the machine from then on.
+        """
         if not self.is_local:
             # Not every store's client leaves the old object alone when a write is given up half way.
             with tempfile.NamedTemporaryFile(prefix="thresher-") as file:
@@ -70,7 +74,8 @@ class Folder:
             with temporary.open("wb") as file:
                 yield file
                 file.flush()
-                os.fsync(file.fileno())
+                if durable:
+                    os.fsync(file.fileno())
             temporary.replace(target)
         except BaseException as error:
             # Where that fails too, the half file goes when the run is resumed.

@@ -231,6 +231,10 @@ class CorpusStage(Stage):
     def shuffled_bytes(self, rows: int) -> int:
         """Return about how many bytes of keys so many records shuffle."""
 
+    def shuffled_in_memory(self, rows: int) -> int:
+        """Return what of ``shuffled_bytes`` a local engine holds in memory; more than one copy of it."""
+        return self.shuffled_bytes(rows)
+
     def columns(self) -> tuple[str, ...] | None:
         """Return the columns of the records that the stage reads where it applies verdicts; None for all."""
         return ()

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 # A quarter of what a group may have: some have more than others.
 GROUP_BYTES = 2 << 20
 LARGEST_GROUP = 8 << 20
+MOST_IN_MEMORY = 128 << 20
+"""Bytes of keys up to which a local engine shuffles them itself."""
 NODE_BYTES = 160
 WARN_FROM = 0.5
 TOKEN_SETTING = "budget_unit: tokens"
@@ -268,6 +270,14 @@ class DuplicateStage(CorpusStage):
         from dedup.proposals import ENTRY_BYTES
 
         return rows * ENTRY_BYTES * (1 + self.bands)
+
+    def keys_by_files(self, rows: int) -> bool:
+        """Say whether the keys of so many rows go by files where an engine would hold them in memory."""
+        return self.key_bytes(rows) > MOST_IN_MEMORY
+
+    def shuffled_in_memory(self, rows: int) -> int:
+        """Return what of ``shuffled_bytes`` a local engine holds in memory."""
+        return self.shuffled_bytes(rows) - (self.key_bytes(rows) if self.keys_by_files(rows) else 0)
 
     def shuffled_bytes(self, rows: int) -> int:
         """Return the keys, and what a third of the records being duplicates would shuffle."""

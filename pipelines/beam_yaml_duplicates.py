@@ -49,12 +49,14 @@ class RowsJob:
         encoder: rows as bytes.
         root: path or URI of the staging folder.
         planned_rows: rows that are expected.
+        shuffles_by_files: no, since nothing says where the workers are.
     """
 
     layout: RowLayout
     encoder: RowEncoder
     root: str
     planned_rows: int
+    shuffles_by_files: bool = False
 
     @property
     def folder(self) -> Folder:

@@ -39,6 +39,7 @@ from dedup.cluster_resolution import (
 )
 from dedup.cluster_verdicts import pack_selected, pack_units
 from dedup.duplicates import LARGEST_GROUP, NODE_BYTES
+from dedup.key_files import remove_keys
 from dedup.labels import StagedComponents
 from dedup.staged import edges_name, overflow_name, read_nodes, read_signatures
 from dedup.verification import EDGE_BYTES, pack_edges, read_edges, unpack_edges
@@ -214,6 +215,7 @@ class WriteSummary(DuplicateStep):
         summary["budget_unit"] = config.budget_unit
         name = summary_name(self.name)
         self.job.folder.write_bytes(name, json.dumps(summary, sort_keys=True).encode())
+        remove_keys(self.job.folder, self.name)
         yield 1
 
 

@@ -25,6 +25,7 @@ from corpus.verdicts import entering_texts
 from dedup.candidates import write_candidates
 from dedup.cluster_resolution import members_by_batch
 from dedup.duplicates import LARGEST_GROUP, DuplicateStage
+from dedup.key_files import KeyFiles, write_keys
 from dedup.large_groups import read_group
 from dedup.nodes import best_copies, earliest
 from dedup.proposals import ENTRY_BYTES, Entries, propose, smallest
@@ -53,6 +54,10 @@ class Context(Protocol):
     @property
     def folder(self) -> Folder:
         """The run folder."""
+
+    @property
+    def shuffles_by_files(self) -> bool:
+        """Whether large shuffles go by files in staging."""
 
     def stage(self, name: str) -> Stage:
         """Return a stage, not prepared."""
@@ -105,6 +110,10 @@ def records_in(totals: bytes) -> int:
 class KeyStep(DuplicateStep):
     """A step that makes the keys of a batch, from its staged signatures."""
 
+    def by_files(self, records: int) -> bool:
+        """Say whether the keys of so many records go by files."""
+        return self.job.shuffles_by_files and self.stage.keys_by_files(records)
+
     def entries(self, key: int, records: int) -> Entries:
         """Return the entries of a batch, where so many records enter the stage."""
         table = read_signatures(self.job.folder, self.name, key, key_columns(self.stage))
@@ -133,12 +142,17 @@ class SendKeys(KeyStep):
 
     def process(self, element: Keyed, totals: bytes, sizes: bytes) -> Iterator[Keyed | pvalue.TaggedOutput]:
         """Send the keys of one batch."""
-        key = element[0]
+        key, records = element[0], records_in(totals)
         self.stage.check_groups(unpack_totals(totals)[0])
-        entries = self.entries(key, records_in(totals))
-        large = large_groups(sizes, LARGEST_GROUP)
+        entries = self.entries(key, records)
+        if self.by_files(records):
+            parts = write_keys(self.job.folder, self.name, entries)
+            large = set(parts)
+        else:
+            parts = entries.counts()[0].tolist()
+            large = large_groups(sizes, LARGEST_GROUP)
         sent = 0
-        for part in entries.counts()[0].tolist():
+        for part in parts:
             data = BATCH + key.to_bytes(8, "little") if part in large else ENTRIES + entries.packed_of(part)
             sent += len(data)
             yield part, data
@@ -150,13 +164,18 @@ class Propose(KeyStep):
     by batch; counts.
     """
 
+    def setup(self) -> None:
+        """Build the stage."""
+        super().setup()
+        self.files = KeyFiles(self.job.folder, self.name)
+
     def process(self, element: tuple[int, Iterable[bytes]], totals: bytes) -> Iterator[Keyed | pvalue.TaggedOutput]:
         """Resolve the buckets of one partition."""
         folder = self.job.folder
         first = partial(earliest, folder, self.name, self.priorities, ANCHORS)
         best = partial(best_copies, folder, self.name, self.priorities) if self.stage.copies_may_differ else smallest
         part, values = element
-        keys, not_compared = 0, 0
+        keys, not_compared, by_files = 0, 0, 0
         packed: list[bytes] = []
         batches: list[int] = []
         for value in values:
@@ -167,7 +186,13 @@ class Propose(KeyStep):
                 packed.append(value[1:])
         if batches:
             records = records_in(totals)
-            packed, not_compared = read_group(sorted(batches), lambda key: self.entries(key, records).packed_of(part))
+            if self.by_files(records):
+                packed, not_compared = read_group(sorted(batches), lambda key: self.files.packed_of(key, part))
+                by_files = sum(map(len, packed))
+            else:
+                packed, not_compared = read_group(
+                    sorted(batches), lambda key: self.entries(key, records).packed_of(part)
+                )
         found = propose(packed, self.stage.max_bucket, first, best)
         yield from found.cliques
         for rows in found.candidates:
@@ -180,7 +205,7 @@ class Propose(KeyStep):
         cliques, candidates = bytes_of(found.cliques), bytes_of(found.candidates)
         counts = pack_counts(
             not_compared=found.not_compared + not_compared,
-            shuffled=keys + cliques + candidates + bytes_of(members),
+            shuffled=keys + by_files + cliques + candidates + bytes_of(members),
             keys=-keys,
             cliques=cliques,
             candidates=candidates,

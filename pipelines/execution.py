@@ -222,7 +222,16 @@ def _run_pipeline(
     from pipelines.rounds import find_components, overflown
 
     digest = hashlib.sha256(plan.to_json().encode()).hexdigest()
-    job = Job(config, root, planned_rows(plan), digest, accelerator=engine.accelerator, source=source, profile=profile)
+    job = Job(
+        config,
+        root,
+        planned_rows(plan),
+        digest,
+        accelerator=engine.accelerator,
+        source=source,
+        profile=profile,
+        shuffles_by_files=engine.is_local and Folder(root).is_local,
+    )
     folder = job.folder
 
     def run_job(fill: Callable[[beam.Pipeline], None]) -> None:
@@ -391,12 +400,10 @@ def describe_plan(config: RunConfig) -> dict[str, Any]:
     rows = planned_rows(plan)
     size = sum(file.size for file in plan.files)
     passes = compile_passes(stages)
-    shuffled = rows * REFERENCE_BYTES // config.batch_rows
-    for current in passes:
-        if current.feeds is not None:
-            shuffled += current.feeds.shuffled_bytes(rows)
-    if config.input.id_column is not None:
-        shuffled += rows * 16
+    always = rows * REFERENCE_BYTES // config.batch_rows + (rows * 16 if config.input.id_column is not None else 0)
+    corpus_stages = [current.feeds for current in passes if current.feeds is not None]
+    shuffled = always + sum(stage.shuffled_bytes(rows) for stage in corpus_stages)
+    in_memory = always + sum(stage.shuffled_in_memory(rows) for stage in corpus_stages)
     return {
         "files": len(plan.files),
         "items": len(plan.items),
@@ -405,7 +412,7 @@ def describe_plan(config: RunConfig) -> dict[str, Any]:
         "rows_are_exact": all(item.rows is not None for item in plan.items),
         "passes": [[stage.name for stage in current.stages] for current in passes],
         "shuffled_bytes": shuffled,
-        "driver_memory_bytes": DRIVER_BYTES_PER_SHUFFLED * shuffled,
+        "driver_memory_bytes": DRIVER_BYTES_PER_SHUFFLED * in_memory,
         "warnings": [f"left out for its name: {name}" for name in plan.left_out]
         + [f"{file.file}: {file.error}" for file in plan.files if file.error],
     }

@@ -47,6 +47,8 @@ class Job:
         accelerator: Beam's resource hint for the steps of stages that use a GPU; None for none.
         source: the run that is read instead of the input; None for the input.
         profile: whether steps measure what they take.
+        shuffles_by_files: whether large shuffles go by files in staging, because all workers are on this machine and
+            the engine would hold them in memory.
     """
 
     config: RunConfig
@@ -57,6 +59,7 @@ class Job:
     accelerator: str | None = None
     source: Source | None = None
     profile: bool = False
+    shuffles_by_files: bool = False
     run: str = field(default_factory=partial(secrets.token_hex, 8), compare=False)
     """Names this start of the run, for what processes keep in memory."""
 

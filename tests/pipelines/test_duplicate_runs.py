@@ -17,6 +17,7 @@ import dedup.duplicates
 import dedup.proposals
 import pipelines.duplicate_clusters
 import pipelines.duplicates
+from dedup.key_files import write_keys
 from pipelines.cli import main
 from tests.dedup.reference import Record, jaccard
 from tests.pipelines.corpora import report, run, table, write_config
@@ -125,6 +126,28 @@ def test_groups_of_keys_that_would_be_too_large_are_read_from_staging(
     # A reference of 9 bytes for each batch of 40, whose records have up to 17 keys of 22 bytes each.
     assert sent[1] - sent[0] > 0.8 * 17 * 22 * len(mixed)
     assert report(out)["duplicates"]["near_duplicates"]["pairs"]["at_threshold"] > 10
+
+
+@pytest.mark.parametrize("stage", ["near_duplicates", "exact_duplicates"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_keys_that_would_take_much_memory_go_by_files(
+    stage: str, workers: int, mixed: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stages = [{stage: STAGE.get(stage, {})}]
+    expected = execute(tmp_path / "sent", mixed, stages)
+    monkeypatch.setattr(dedup.duplicates, "MOST_IN_MEMORY", 0)
+    written: list[str] = []
+    monkeypatch.setattr(
+        pipelines.duplicates,
+        "write_keys",
+        lambda folder, stage, entries: (written.append(stage), write_keys(folder, stage, entries))[1],
+    )
+    out = execute(tmp_path / "read", mixed, stages, f"--direct_num_workers={workers}")
+    assert len(written) > 1
+    assert (out / "manifest.json").read_bytes() == (expected / "manifest.json").read_bytes()
+    assert not (out / f"staging/near-{stage}/keys").exists()
+    moved = [json.loads((folder / "run.json").read_text())["shuffled_bytes"][stage] for folder in (out, expected)]
+    assert moved[1] < moved[0] < 1.2 * moved[1]
 
 
 def test_groups_of_keys_are_bounded_though_the_plan_expects_few_records(
