@@ -117,17 +117,6 @@ def folding_block_of(zeros: Ranges, nul: int) -> Any:
     return block
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def load_word(_: Any, data: Any, position: Any) -> Any:
-    """Return the eight bytes at a position as a number, the first byte lowest."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        address = builder.gep(arguments[0], [arguments[1]], inbounds=True)
-        return builder.load(builder.bitcast(address, ir.IntType(64).as_pointer()), align=1)
-
-    return types.uint64(data, types.int64), generate
-
-
 def _unary(name: str) -> Any:
     @intrinsic  # type: ignore[untyped-decorator]
     def operation(_: Any, value: Any) -> Any:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from corpus.block_kernel import block_of, folding_block_of, load_word, lowest_bit
+from corpus.block_kernel import block_of, folding_block_of, lowest_bit
 from corpus.jit import inlined, kernel
+from corpus.span_kernel import load_8
 from corpus.text import Bytes, Offsets
 from corpus.text_kernel import BYTES, OFFSETS, ROWS, decode, pointer
 from dedup.tokens import (
@@ -132,10 +133,10 @@ def hash_tokens(
             length = place - start
             state = SEED ^ np.uint64(length)
             while length > WORD_BYTES:
-                state = mix(state, load_word(folded, start), MULTIPLIER)
+                state = mix(state, np.uint64(load_8(folded, start)), MULTIPLIER)
                 start += WORD_BYTES
                 length -= WORD_BYTES
-            last = load_word(folded, start) << np.uint64((WORD_BYTES - length) * 8 & 63)
+            last = np.uint64(load_8(folded, start)) << np.uint64((WORD_BYTES - length) * 8 & 63)
             hashes[count] = mix(state, last, MULTIPLIER)
             count += length > 0
             start = place + 1
