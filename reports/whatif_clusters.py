@@ -150,9 +150,7 @@ def clustered_records(
         clusters = Clusters(none, np.zeros(0), none, none)
         return ClusteredRecords(*entrants, none, none, [], np.zeros(0, "V16"), no_ids, clusters)
     table = read_nodes(folder, before.name, nodes, node_columns(priorities))
-    hashes = hashes_of(table["content_hash"])
-    halves = np.ascontiguousarray(hashes).view(np.uint64).reshape(-1, 2)
-    numbers = np.unique(halves, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    numbers = whole(table["content_hash"]).dictionary_encode().indices.to_numpy().astype(np.int64)
     ends = [numbers[np.searchsorted(nodes, edges[:, place])] for place in (0, 1)]
     present, own = np.unique(numbers[here], return_inverse=True)
     renumbered = np.full(len(nodes) + 1, -1, np.int64)
@@ -198,7 +196,9 @@ def _nodes(signals: StoredSignals, stage: DuplicateStage, rows: StagedRows, edge
     if stage.config.protect:
         protected = pa.compute.is_in(signals.all("source"), value_set=pa.array(stage.config.protect, pa.string()))
         chosen |= entered & protected.to_numpy(zero_copy_only=False)
-    return np.unique(np.concatenate([rows.row_ids(np.flatnonzero(chosen)), edges[:, 0], edges[:, 1]]))
+    for place in (0, 1):
+        chosen[rows.places(edges[:, place])] = True
+    return rows.row_ids(np.flatnonzero(chosen))
 
 
 def _priorities(stage: DuplicateStage, signals: StoredSignals, places: Integers, characters: Integers) -> list[Words]:
