@@ -158,7 +158,7 @@ def concluded(figures: Mapping[str, Any], misses: Sequence[str], file: Path | No
 def sample_documents(folder: Path) -> Path:
     """Return the folder of the sample corpus's documents; make the corpus below a folder when it is not there whole."""
     sample = folder / "sample"
-    if not (sample / "suite").is_dir():
+    if not (sample / "suite" / "stdlib.yaml").is_file():  # the last one to be written
         shutil.rmtree(sample, ignore_errors=True)
         build_sample(sample)
     return sample / "documents"
