@@ -10,7 +10,6 @@ APT := timeout 600 apt-get -qq -o Acquire::Retries=1 -o Acquire::http::Timeout=3
 run: $(STAMP)
 	$(BIN)/thresher sample sample
 	$(BIN)/thresher run configs/sample.yaml --output runs/sample
-	$(BIN)/thresher report runs/sample
 	$(BIN)/thresher run configs/pairs.yaml --sample 0.02 --output runs/pairs
 
 test: lint java chromium

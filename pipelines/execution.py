@@ -390,6 +390,10 @@ def _warnings(config: RunConfig, plan: InputPlan, books: Books, stages: Sequence
         warnings.append("the input has no records")
     elif report["records"]["kept"] == 0:
         warnings.append("no record was kept")
+    letters = report["dead_letters"]
+    if letters and 2 * report["records"]["dead"] > report["records"]["read"]:
+        worst = max(letters, key=lambda error: letters[error])
+        warnings.append(f"most records are dead letters: {letters[worst]:,} by {worst}; see dead_letters/")
     return warnings
 
 

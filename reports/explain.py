@@ -68,10 +68,13 @@ def explain(run: ExplainedRun, record_id: str) -> dict[str, Any]:
     file, _, position = record_id.rpartition("#")
     if file and position.isdecimal():
         places.add((file, int(position)))
-    letters = list(_dead_letters(run.folder, part_names(manifest, "dead_letters"), places))
+    letters_names = part_names(manifest, "dead_letters")
+    letters = list(_dead_letters(run.folder, letters_names, places))
     if not rows and not letters:
         near = nearest_ids(run.folder, names["signals"], record_id)
         hint = f"; the nearest ids are {', '.join(map(_quoted, near))}" if near else "; the run has no records"
+        if letters_names:
+            hint += "; a dead letter is asked for by its place, FILE#POSITION, as dead_letters/ has it"
         raise UsageError(f"{run.folder.root}: no record has the id {_quoted(record_id)}{hint}")
     tables = {table: [] if not rows else _own(run.folder, names[table], record_id, places) for table in OF_RECORDS}
     records = [_record(run, names, row, tables, letters) for row in rows]

@@ -31,6 +31,9 @@ def print_whatif(result: Mapping[str, Any], console: Console) -> None:
                 table.add_row("", rule, *_row(old, new, sign="−"), style="dim")
         if before["dead"] != 0 or after["dead"] != 0:
             table.add_row("", "(could not be judged)", *_row(before["dead"], after["dead"], sign="−"), style="dim")
+    unread = now["records"]["dead"] - sum(stage["dead"] for stage in now["stages"])
+    if unread != 0:
+        table.add_row("dead letters", "", *_row(unread, unread, sign="−"))
     table.add_row("kept", "", *_row(now["records"]["kept"], then["records"]["kept"]), style="bold green")
     table.add_row("characters kept", "", *_row(now["characters"], then["characters"]), style="bold")
     if "mean" in now:
@@ -88,8 +91,10 @@ def pareto(points: Sequence[Mapping[str, Any]]) -> list[bool]:
 
 
 def _row(now: Number, then: Number, sign: str = "") -> tuple[str, str, str]:
-    exact = isinstance(now, int) and isinstance(then, int)
-    difference = f"{then - now:+,}".replace("-", "−") if exact and then != now else ""  # type: ignore[operator]
+    """Return the cells of two numbers and their difference; with a sign they are what is taken away."""
+    difference = ""
+    if isinstance(now, int) and isinstance(then, int) and then != now:
+        difference = f"{now - then if sign else then - now:+,}".replace("-", "−")
     return _shown(now, sign), _shown(then, sign), difference
 
 

@@ -542,6 +542,15 @@ def test_columns_that_no_record_has(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "no record has the column body" in capsys.readouterr().err
 
 
+def test_most_records_are_dead_letters(tmp_path: Path) -> None:
+    lines = [{"text": "one"}, {"text": None}, {"text": None}, {"text": 4}]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    assert run(write_config(tmp_path / "c.yaml", [str(tmp_path / "a.jsonl")], tmp_path / "run", [])) == 0
+    assert report(tmp_path / "run")["records"]["dead"] == 3
+    warning = json.loads((tmp_path / "run/run.json").read_text())["warnings"][-1]
+    assert warning == "most records are dead letters: 2 by null_text; see dead_letters/"
+
+
 def test_mistakes_end_in_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
     for command in ("report", "verify"):
