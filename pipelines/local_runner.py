@@ -27,6 +27,8 @@ SMALL_INPUT_BYTES = 8 << 20
 # An item takes its time to be opened, whatever is in it.
 LEAST_ITEM_BYTES = 128 << 10
 _KILL_AGAIN_SECONDS = 0.1
+# An exception in the main thread is lost where it comes while something is being finalised.
+_WAKE_AGAIN_SECONDS = 5.0
 _EXIT = re.compile(r"Worker subprocess exited with return code (-?\d+)")
 
 
@@ -83,7 +85,7 @@ def watched_workers(folder: Folder) -> Iterator[None]:
         ThresherError: a worker ended before its work was done.
     """
     codes: list[int] = []
-    is_over = threading.Event()
+    is_over, is_first, ending = threading.Event(), threading.Lock(), threading.Lock()
     in_main = threading.current_thread() is threading.main_thread()
     before = threading.excepthook
     wake_before = signal.signal(signal.SIGUSR1, signal.default_int_handler) if in_main else None
@@ -96,11 +98,11 @@ def watched_workers(folder: Folder) -> Iterator[None]:
                 before(arguments)
             return
         codes.append(int(found[1]))
-        if len(codes) == 1:
-            threading.Thread(target=_kill_workers, args=(is_over,), daemon=True).start()
-        if in_main and len(codes) == 1:
-            # A real signal: the main thread waits for a lock, which _thread.interrupt_main does not wake.
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+        if not is_first.acquire(blocking=False):  # of two that end at once, one
+            return
+        threading.Thread(target=_kill_workers, args=(is_over,), daemon=True).start()
+        if in_main:
+            threading.Thread(target=_wake_main, args=(is_over, ending), daemon=True).start()
 
     threading.excepthook = notice
     log = _log(folder)
@@ -114,7 +116,8 @@ def watched_workers(folder: Folder) -> Iterator[None]:
             raise ThresherError(_message(codes[0], folder)) from error
         raise
     finally:
-        is_over.set()
+        with ending:
+            is_over.set()
         threading.excepthook = before
         if in_main:
             signal.signal(signal.SIGUSR1, wake_before)
@@ -128,6 +131,17 @@ def _kill_workers(is_over: threading.Event) -> None:
                 with suppress(psutil.Error):
                     if worker.__file__ in " ".join(child.cmdline()):
                         child.kill()
+
+
+def _wake_main(is_over: threading.Event, ending: threading.Lock) -> None:
+    """Interrupt the main thread, again if it goes on waiting; never when all is over, which is said under the lock."""
+    while True:
+        with ending:
+            if is_over.is_set():
+                return
+            # A real signal: the main thread waits for a lock, which _thread.interrupt_main does not wake.
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+        is_over.wait(_WAKE_AGAIN_SECONDS)
 
 
 def _message(code: int, folder: Folder) -> str:
