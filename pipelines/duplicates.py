@@ -123,13 +123,14 @@ class KeyStep(DuplicateStep):
 class SizeKeys(KeyStep):
     """(Batch key, its reference), with the totals of all records -> packed totals: keys and their bytes, by partition.
 
-    Says nothing where so few records enter that no partition can be large, whatever their keys are.
+    Says nothing where so few records enter that no partition can be large, whatever their keys are, nor where keys go
+    by files, whose sizes nobody asks for.
     """
 
     def process(self, element: Keyed, totals: bytes) -> Iterator[bytes]:
         """Size the keys of one batch."""
         records = records_in(totals)
-        if records * ENTRY_BYTES > LARGEST_GROUP // 2:
+        if records * ENTRY_BYTES > LARGEST_GROUP // 2 and not self.by_files(records):
             parts, counts = self.entries(element[0], records).counts()
             yield pack_totals(parts, counts, counts * ENTRY_BYTES)
 
