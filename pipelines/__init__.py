@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pipelines.config import RunConfig
-    from pipelines.execution import Run
+    from pipelines.finished_run import Run
 
 
 def run(

@@ -264,7 +264,7 @@ def _sample(arguments: argparse.Namespace) -> None:
 
 
 def _report(arguments: argparse.Namespace) -> None:
-    from pipelines.execution import absolute, load_run
+    from pipelines.finished_run import absolute, load_run
     from reports.drop_report import print_report
 
     run = load_run(absolute(arguments.run))
@@ -281,7 +281,7 @@ def _report(arguments: argparse.Namespace) -> None:
 
 def _clean(arguments: argparse.Namespace) -> None:
     from corpus.folder import Folder
-    from pipelines.execution import absolute, load_run
+    from pipelines.finished_run import absolute, load_run
     from pipelines.run_folder import locked, remove_staging
 
     folder = Folder(load_run(absolute(arguments.run)).root)
@@ -290,7 +290,7 @@ def _clean(arguments: argparse.Namespace) -> None:
 
 
 def _verify(arguments: argparse.Namespace) -> None:
-    from pipelines.execution import absolute
+    from pipelines.finished_run import absolute
     from reports.verify import verify
 
     findings = verify(absolute(arguments.run))

@@ -24,7 +24,7 @@ def add(command: AddCommand) -> None:
 
 def _compare(arguments: argparse.Namespace) -> None:
     from corpus.errors import CheckFailedError
-    from pipelines.execution import absolute
+    from pipelines.finished_run import absolute
     from reports.compare import ComparedRun, beyond, cause, compare
     from reports.comparison_html import comparison_html
     from reports.comparison_text import print_comparison

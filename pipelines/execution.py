@@ -10,9 +10,8 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,6 @@ from rich.console import Console
 
 from corpus.canonical import config_hash
 from corpus.errors import ThresherError, UsageError
-from corpus.filesystem import locate
 from corpus.folder import Folder
 from corpus.planning import plan_input
 from corpus.planning_types import InputPlan
@@ -29,6 +27,7 @@ from corpus.staging import REFERENCE_BYTES
 from corpus.version import VERSION
 from dedup.duplicates import DuplicateStage
 from pipelines.config import RunConfig, dump_yaml, given_config, semantic_config
+from pipelines.finished_run import Run, absolute, load_run
 from pipelines.html_report import add_html
 from pipelines.local_runner import fit_to_input, flush_at_the_end, local_runner, watched_workers
 from pipelines.passes import compile_passes
@@ -50,8 +49,7 @@ from pipelines.run_folder import (
 from pipelines.runners import Engine, cancel, check_files, choose_engine, connect, failures
 from reports.closing import Books, close_books
 from reports.fates import stage_infos
-from reports.manifest import MANIFEST_NAME, REPORT_NAME, RUN_NAME
-from reports.verify import read_json
+from reports.manifest import MANIFEST_NAME
 from scorers.best import BestStage
 from scorers.scoring import Scorer
 
@@ -63,36 +61,6 @@ _LACKING = re.compile(r"No module named '(?:corpus|filters|dedup|scorers|reports
 _USAGE = re.compile(r"^(?:[\w.]*\.)?UsageError: ", re.MULTILINE)
 # Measured on the FnApiRunner, which keeps all groups in its memory.
 DRIVER_BYTES_PER_SHUFFLED = 5
-
-
-@dataclass(frozen=True)
-class Run:
-    """A finished run.
-
-    Attributes:
-        root: path or URI of the run folder.
-        report: content of ``report.json``.
-        manifest: content of ``manifest.json``.
-        details: content of ``run.json``.
-    """
-
-    root: str
-    report: Mapping[str, Any]
-    manifest: Mapping[str, Any]
-    details: Mapping[str, Any]
-
-
-def load_run(root: str) -> Run:
-    """Return a finished run from its folder. Raises UsageError where there is none."""
-    folder = Folder(root)
-    manifest = read_json(folder, MANIFEST_NAME)
-    details = read_json(folder, RUN_NAME) if folder.exists(RUN_NAME) else {}
-    return Run(root, read_json(folder, REPORT_NAME), manifest, details)
-
-
-def absolute(root: str) -> str:
-    """Return a path or URI that means the same in every process. Raises UsageError for an unknown scheme."""
-    return locate(root).rstrip("/") or "/"
 
 
 def planned_rows(plan: InputPlan) -> int:

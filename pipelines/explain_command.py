@@ -37,7 +37,7 @@ def explain(root: str, record_id: str) -> dict[str, Any]:
     """
     from corpus.folder import Folder
     from corpus.planning_types import InputPlan
-    from pipelines.execution import absolute
+    from pipelines.finished_run import absolute
     from pipelines.job import PLAN_NAME
     from pipelines.passes import compile_passes
     from pipelines.stored_config import stored_config

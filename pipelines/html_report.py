@@ -14,7 +14,7 @@ from reports.html import HTML_NAME, MISSING, can_draw, html_report
 from reports.whatif_tables import open_manifest
 
 if TYPE_CHECKING:
-    from pipelines.execution import Run
+    from pipelines.finished_run import Run
 
 
 def add_html(

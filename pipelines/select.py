@@ -20,7 +20,8 @@ from corpus.stages import EditingStage, RecordStage, Stage
 from corpus.staging import staged_chunks
 from corpus.version import VERSION
 from pipelines.config import config_from_mapping
-from pipelines.execution import Run, absolute, execute, load_run
+from pipelines.execution import execute
+from pipelines.finished_run import Run, absolute, load_run
 from pipelines.job import PLAN_NAME, Source
 from pipelines.passes import compile_passes
 

@@ -140,7 +140,7 @@ def _values(text: str) -> tuple[str, list[str]]:
 
 def _stored(root: str) -> tuple[StoredRun, Mapping[str, Any]]:
     from corpus.folder import Folder
-    from pipelines.execution import absolute
+    from pipelines.finished_run import absolute
     from pipelines.passes import compile_passes
     from pipelines.stored_config import stored_config
     from reports.fates import stage_infos

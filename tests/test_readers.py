@@ -16,7 +16,7 @@ from datasets.utils.metadata import MetadataConfigs
 from huggingface_hub import DatasetCard
 
 import pipelines
-from pipelines.execution import Run
+from pipelines.finished_run import Run
 
 ROWS = 900
 # Of equal texts the one with the smaller id stays, and ä comes before ö.

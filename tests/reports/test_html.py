@@ -15,7 +15,7 @@ import pytest
 import pipelines.html_report
 from corpus.folder import Folder
 from pipelines.cli import main
-from pipelines.execution import load_run
+from pipelines.finished_run import load_run
 from pipelines.html_report import write_html
 from reports.example_texts import CLEANED, UNSEEN
 from tests.pipelines.corpora import ENGLISH, GERMAN, report, run, table, write_config
