@@ -8,7 +8,7 @@ the edits of the stages before it, applied stage by stage.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -143,13 +143,16 @@ def apply_findings(fields: Mapping[str, pa.StringArray], findings: pa.RecordBatc
     """
     texts = dict(fields)
     edits = edits_of(findings)
-    start = 0
-    names = zip(edits.column("stage").to_pylist(), edits.column("field").to_pylist(), strict=True)
-    for (_, field), group in groupby(names):
-        length = sum(1 for _ in group)
+    if not edits.num_rows:
+        return texts
+    stages, names = edits.column("stage"), edits.column("field")
+    before, behind = slice(None, -1), slice(1, None)
+    is_new = pc.or_(*(pc.not_equal(column[behind], column[before]) for column in (stages, names)))
+    changes = np.flatnonzero(is_new.to_numpy(zero_copy_only=False)) + 1
+    for start, end in pairwise([0, *changes.tolist(), edits.num_rows]):
+        field = names[start].as_py()
         if field in texts:
-            texts[field] = apply_edits(texts[field], edits.slice(start, length))
-        start += length
+            texts[field] = apply_edits(texts[field], edits.slice(start, end - start))
     return texts
 
 

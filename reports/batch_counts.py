@@ -177,8 +177,10 @@ def _overlap(fates: Fates, infos: Sequence[StageInfo]) -> Counts:
                     failing.setdefault(info.pass_number, {})[f"{info.name}/{rule.name}"] = failed
     counts: Counts = {}
     for rules in failing.values():
-        table = np.stack(list(rules.values())).astype(np.float64)
-        both = (table @ table.T).astype(np.int64)
+        # 64 records to a word. A product of matrices would take threads of its own, which wait for each other.
+        bits = np.packbits(np.stack(list(rules.values())).astype(np.bool_), axis=1)
+        words = np.pad(bits, ((0, 0), (0, -bits.shape[1] % 8))).view(np.uint64)
+        both = np.bitwise_count(words[:, None] & words).sum(axis=2, dtype=np.int64)
         for row, name in enumerate(rules):
             counts[name] = {other: int(both[row, place]) for place, other in enumerate(rules) if both[row, place]}
     return counts
