@@ -8,10 +8,11 @@ import re
 import resource
 import shutil
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ from dedup.duplicates import DuplicateStage
 from pipelines.config import RunConfig, dump_yaml, given_config, semantic_config
 from pipelines.finished_run import Run, absolute, load_run
 from pipelines.html_report import add_html
-from pipelines.local_runner import fit_to_input, flush_at_the_end, local_runner, watched_workers
+from pipelines.local_runner import fit_to_input, flush_at_the_end, local_runner, watched_workers, worker_server_of
 from pipelines.passes import compile_passes
 from pipelines.publishing import check_books, check_earlier_run, check_finished
 from pipelines.run_folder import (
@@ -55,8 +56,10 @@ from scorers.scoring import Scorer
 
 if TYPE_CHECKING:
     from pipelines.job import Source
+    from pipelines.worker_server import WorkerServer
 
-_LACKING = re.compile(r"No module named '(?:corpus|filters|dedup|scorers|reports|pipelines)(?:\.\w+)*'")
+_PACKAGES = ("corpus", "filters", "dedup", "scorers", "reports", "pipelines")
+_LACKING = re.compile(rf"No module named '(?:{'|'.join(_PACKAGES)})(?:\.\w+)*'")
 # What a step says that finds out that the config cannot be used.
 _USAGE = re.compile(r"^(?:[\w.]*\.)?UsageError: ", re.MULTILINE)
 # Measured on the FnApiRunner, which keeps all groups in its memory.
@@ -140,8 +143,10 @@ def execute(
         if clean:
             remove_staging(folder)
         return load_run(root)
-    _prepare(stages, console, source)
-    with locked(folder):
+    with ExitStack() as held:
+        server = held.enter_context(worker_server_of(engine, folder))
+        _prepare(stages, console, source, server)
+        held.enter_context(locked(folder))
         if overwrite:
             remove_run(folder)
         state = "new" if overwrite else inspect(folder, config, semantic, plan)
@@ -153,13 +158,15 @@ def execute(
             tidy(folder)
         else:
             begin(folder, semantic, plan)
-        _run_pipeline(config, root, plan, engine, console, source, profile)
+        _run_pipeline(config, root, plan, engine, server, console, source, profile)
+        if server is not None:
+            server.end()
         # Workers that an engine lost and replaced leave half files behind.
         remove_half_files(folder)
         return _finish(config, root, plan, semantic, stages, engine, started, clean)
 
 
-def _prepare(stages: Sequence[Stage], console: Console, source: Source | None) -> None:
+def _prepare(stages: Sequence[Stage], console: Console, source: Source | None, server: WorkerServer | None) -> None:
     from corpus.jit import is_warm
     from scorers.scoring import ScoreStage
 
@@ -170,6 +177,9 @@ def _prepare(stages: Sequence[Stage], console: Console, source: Source | None) -
         if isinstance(part, ScoreStage):
             part.may_call = source is None or source.allow_calls
         stage.prepare()
+    if server is not None:
+        # Among them the kernels of the stages.
+        server.load(name for name in list(sys.modules) if name.partition(".")[0] in _PACKAGES)
 
 
 def _run_pipeline(
@@ -177,6 +187,7 @@ def _run_pipeline(
     root: str,
     plan: InputPlan,
     engine: Engine,
+    server: WorkerServer | None,
     console: Console,
     source: Source | None,
     profile: bool,
@@ -206,7 +217,7 @@ def _run_pipeline(
         options = RememberedOptions(list(engine.arguments))
         if engine.is_local:
             flush_at_the_end()
-        runner = local_runner(folder) if engine.has_own_workers else None
+        runner = local_runner(folder, server) if engine.has_own_workers else None
         pipeline = beam.Pipeline(runner=runner, options=options)
         # Beam makes this folder for steps in other languages, of which there are none: a killed run would leave it.
         shutil.rmtree(pipeline.local_tempdir, ignore_errors=True)

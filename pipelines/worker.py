@@ -21,19 +21,23 @@ def worker_command(log: str) -> str:
     return f"exec {shlex.join(command)}"
 
 
-def _end_with(driver: int) -> None:
-    """End this process, whatever it does, once the driver is gone, even if that was killed and nobody took notice."""
-    while os.getppid() == driver:
+def _end_with(parent: int) -> None:
+    """End this process, whatever it does, once its parent is gone, even if that was killed and nobody took notice."""
+    while os.getppid() == parent:
         time.sleep(0.2)
     os._exit(1)
 
 
-def main() -> None:
-    """Run the worker until the driver has no more work."""
-    driver, log = int(sys.argv[1]), sys.argv[2]
+def run(parent: int, log: str) -> None:
+    """Be a worker until the driver has no more work, and end this process; it ends with its parent as well.
+
+    Args:
+        parent: the process that it ends with.
+        log: file that takes what it prints; empty where that goes to the terminal.
+    """
     # Ctrl-C reaches the whole process group; the driver answers it, and workers follow the driver.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with, args=(driver,), daemon=True).start()
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     if log:
         # Both: a reader of the driver's output must not have to wait for a worker that outlives it.
         file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
@@ -50,4 +54,4 @@ def main() -> None:
 if __name__ == "__main__":
     # With ``-m`` the current folder would come first, and a user's folder named corpus could hide our package.
     sys.path[0] = str(Path(__file__).parent.parent)
-    main()
+    run(int(sys.argv[1]), sys.argv[2])

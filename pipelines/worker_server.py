@@ -1,0 +1,198 @@
+"""Local workers as forks of one process that has loaded what steps need, while the driver still makes the graph.
+
+A worker of its own takes more than a second to load Beam and the steps; a fork has them at once, and shares their
+memory. The driver must not fork itself: it runs threads of Beam and gRPC.
+
+Beam starts a command for each worker, the *client*. It passes what Beam put into its environment to the server over a
+socket, waits, and ends as the worker ended. The server's arguments are the number of the inherited socket and the log;
+standard input brings names of modules, and its end is that of the server and its workers.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import select
+import shlex
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import traceback
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from secrets import token_hex
+from types import TracebackType
+
+MODULES = ("apache_beam.runners.worker.sdk_worker_main", "pipelines.graph")
+ENVIRONMENT = ("CONTROL_API_SERVICE_DESCRIPTOR", "LOGGING_API_SERVICE_DESCRIPTOR", "PIPELINE_OPTIONS", "WORKER_ID")
+# Neither may the current folder hide our packages nor this one the standard library's ``select``.
+PROGRAM = (
+    f"import sys; sys.path[0] = {str(Path(__file__).parent.parent)!r}; from pipelines.worker_server import main; main()"
+)
+# Without the site's packages it starts in a hundredth of a second.
+CLIENT = (sys.executable, "-I", "-S", str(Path(__file__).with_name("worker_client.py")))
+
+_CREDENTIALS = struct.Struct("3i")
+
+
+class WorkerServer:
+    """A server as the driver sees it; the end of the ``with`` block ends it and what is left of its workers."""
+
+    def __init__(self, log: str) -> None:
+        """Start it.
+
+        Args:
+            log: file that takes what workers print; empty where it goes to the terminal.
+        """
+        # Of the kernel's own names: no file is left behind. Who connects is asked for its user.
+        self._name = f"\0thresher-{token_hex(16)}"
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(self._name)
+            listener.listen()
+            number = listener.fileno()
+            nowhere = subprocess.DEVNULL if log else None
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", PROGRAM, str(number), log],
+                stdin=subprocess.PIPE,
+                stdout=nowhere,
+                stderr=nowhere,
+                pass_fds=[number],
+            )
+
+    def load(self, modules: Iterable[str]) -> None:
+        """Have modules loaded before workers are made."""
+        assert self._process.stdin is not None
+        # Where it is gone, the first worker that cannot start says so.
+        with suppress(BrokenPipeError):
+            self._process.stdin.write((json.dumps(sorted(modules)) + "\n").encode())
+            self._process.stdin.flush()
+
+    def command(self) -> str:
+        """Return the shell command that starts a worker."""
+        return f"exec {shlex.join([*CLIENT, self._name[1:], ','.join(ENVIRONMENT)])}"
+
+    def end(self) -> None:
+        """End it; from then on its workers count among what this process waited for."""
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.kill()
+        self._process.wait()
+
+    def __enter__(self) -> WorkerServer:
+        """Return the server."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End it."""
+        self.end()
+
+
+class _Forks:
+    """The workers of a server."""
+
+    def __init__(self, listener: socket.socket, log: str) -> None:
+        self._listener, self._log = listener, log
+        self._connections: dict[int, socket.socket] = {}
+        self._pending = b""
+        # Wakes the server when a worker ends.
+        self._woken, wake = os.pipe()
+        os.set_blocking(wake, False)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.set_wakeup_fd(wake)
+
+    def serve(self) -> None:
+        """Make and watch workers until the driver closes standard input."""
+        while True:
+            clients = {connection: pid for pid, connection in self._connections.items()}
+            waited_for: list[int | socket.socket] = [0, self._woken, self._listener, *clients]
+            ready, _, _ = select.select(waited_for, [], [])
+            if self._woken in ready:
+                os.read(self._woken, 1 << 10)
+                self._bury()
+            # Modules that were asked for come before workers.
+            if 0 in ready and not self._load():
+                self._kill(list(self._connections))
+                return
+            if self._listener in ready and 0 not in ready:
+                self._make(self._listener.accept()[0])
+            # A client says nothing more: it was killed.
+            self._kill([clients[one] for one in ready if isinstance(one, socket.socket) and one in clients])
+
+    def _load(self) -> bool:
+        """Load the modules that standard input names; says whether it goes on."""
+        data = os.read(0, 1 << 20)
+        *lines, self._pending = (self._pending + data).split(b"\n")
+        for line in lines:
+            for name in json.loads(line):
+                importlib.import_module(name)
+        return bool(data)
+
+    def _make(self, connection: socket.socket) -> None:
+        _, user, _ = _CREDENTIALS.unpack(
+            connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        )
+        if user != os.getuid():
+            connection.close()
+            return
+        with connection.makefile("rb") as file:
+            environment = json.loads(file.readline())
+        # What is there stays as it is, in the memory that all share.
+        gc.collect()
+        gc.freeze()
+        pid = os.fork()
+        if pid:
+            self._connections[pid] = connection
+            return
+        try:
+            self._be_worker(connection, environment)
+        except BaseException:
+            traceback.print_exc()
+        os._exit(1)
+
+    def _be_worker(self, connection: socket.socket, environment: dict[str, str]) -> None:
+        from pipelines import worker
+
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for one in (self._listener, connection, *self._connections.values()):
+            one.close()
+        nowhere = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nowhere, 0)
+        os.environ.update(environment)
+        worker.run(os.getppid(), self._log)
+
+    def _bury(self) -> None:
+        """Tell the clients of workers that ended how they ended."""
+        for pid, connection in list(self._connections.items()):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                del self._connections[pid]
+                # There is nobody to tell where the client was killed.
+                with connection, suppress(OSError):
+                    connection.sendall(str(os.waitstatus_to_exitcode(status)).encode())
+
+    def _kill(self, pids: Iterable[int]) -> None:
+        for pid in pids:
+            if pid in self._connections:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+                self._connections.pop(pid).close()
+
+
+def main() -> None:
+    """Serve until the driver is gone or has no more work."""
+    # Ctrl-C reaches the whole process group; the driver answers it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    forks = _Forks(socket.socket(fileno=int(sys.argv[1])), sys.argv[2])
+    for name in MODULES:
+        importlib.import_module(name)
+    forks.serve()
+    os._exit(0)
