@@ -165,18 +165,23 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    config = config_of(arguments)
-    from pipelines.execution import execute
+    config, engine = config_of(arguments), engine_arguments(arguments)
+    from pipelines.local_workers import early_server
+
+    with early_server(config, engine) as server:
+        from pipelines.execution import execute
+
+        run = execute(
+            config,
+            engine,
+            overwrite=arguments.overwrite,
+            clean=arguments.clean,
+            profile=arguments.profile,
+            console=console_for(stderr=True),
+            server=server,
+        )
     from reports.drop_report import print_report
 
-    run = execute(
-        config,
-        engine_arguments(arguments),
-        overwrite=arguments.overwrite,
-        clean=arguments.clean,
-        profile=arguments.profile,
-        console=console_for(stderr=True),
-    )
     if arguments.json:
         write_json(run.report)
     else:

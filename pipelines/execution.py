@@ -30,7 +30,8 @@ from dedup.duplicates import DuplicateStage
 from pipelines.config import RunConfig, dump_yaml, given_config, semantic_config
 from pipelines.finished_run import Run, absolute, load_run
 from pipelines.html_report import add_html
-from pipelines.local_runner import fit_to_input, flush_at_the_end, local_runner, watched_workers, worker_server_of
+from pipelines.local_runner import flush_at_the_end, local_runner, watched_workers
+from pipelines.local_workers import fit_to_input, server_of
 from pipelines.passes import compile_passes
 from pipelines.publishing import check_books, check_earlier_run, check_finished
 from pipelines.run_folder import (
@@ -102,6 +103,7 @@ def execute(
     console: Console | None = None,
     source: Source | None = None,
     plan: InputPlan | None = None,
+    server: WorkerServer | None = None,
 ) -> Run:
     """Run a config, go on with an unfinished run, or report a finished one.
 
@@ -113,6 +115,7 @@ def execute(
         profile: measure where the time goes, for ``run.json``.
         console: where progress and notices go; default nowhere.
         source, plan: a finished run whose staging is read instead of the input, and its plan.
+        server: of local workers, started before the run and ended with it.
 
     Raises:
         UsageError: nothing was done, because config, input or output cannot be used.
@@ -144,7 +147,7 @@ def execute(
             remove_staging(folder)
         return load_run(root)
     with ExitStack() as held:
-        server = held.enter_context(worker_server_of(engine, folder))
+        server = held.enter_context(server_of(engine, server))
         _prepare(stages, console, source, server)
         held.enter_context(locked(folder))
         if overwrite:

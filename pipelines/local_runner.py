@@ -6,10 +6,9 @@ import logging
 import os
 import re
 import signal
-import sys
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, redirect_stderr, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, redirect_stderr, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,60 +16,15 @@ import psutil
 
 from corpus.errors import ThresherError
 from corpus.folder import Folder
-from corpus.planning_types import InputPlan
-from corpus.stages import CorpusStage, Stage
 from pipelines import worker, worker_client, worker_server
-from pipelines.runners import Engine, choose_engine
 from pipelines.worker import worker_command
 from pipelines.worker_server import WorkerServer
-from scorers.scoring import ScoreStage
 
-# Below this, a second worker takes longer to start, and to be asked at each step, than it saves.
-SMALL_INPUT_BYTES = 8 << 20
-# From here on, workers that are processes save more, not waiting for each other's interpreter, than they take to start.
-LARGE_INPUT_BYTES = 64 << 20
-# An item takes its time to be opened, whatever is in it.
-LEAST_ITEM_BYTES = 128 << 10
-# Other systems' libraries do not bear it.
-FORKS = sys.platform == "linux"
 _SCRIPTS = {worker.__file__, worker_client.__file__, worker_server.PROGRAM}
 _KILL_AGAIN_SECONDS = 0.1
 # An exception in the main thread is lost where it comes while something is being finalised.
 _WAKE_AGAIN_SECONDS = 5.0
 _EXIT = re.compile(r"Worker subprocess exited with return code (-?\d+)")
-
-
-def fit_to_input(engine: Engine, arguments: Sequence[str], plan: InputPlan, stages: Sequence[Stage]) -> Engine:
-    """Return the engine with workers that suit the input, where it is local and as far as the user left it open.
-
-    A small input gets one worker, but for stages that are slow for each record. A large one gets processes, where they
-    can be forks, in place of threads; models are there once for all threads, and keep these.
-
-    Args:
-        arguments: the options that the user gave, from which ``engine`` was chosen.
-    """
-    number, mode = (
-        any(argument.startswith(name) for argument in arguments)
-        for name in ("--direct_num_workers", "--direct_running_mode")
-    )
-    if not engine.is_local or mode:
-        return engine
-    work = max(sum(file.size for file in plan.files), LEAST_ITEM_BYTES * len(plan.items))
-    if work <= SMALL_INPUT_BYTES:
-        keeps = number or any(stage.speed for stage in stages)
-        return engine if keeps else choose_engine([*arguments, "--direct_num_workers=1"])
-    if engine.workers > 1 and work >= LARGE_INPUT_BYTES and FORKS and not any(map(_scores, stages)):
-        return choose_engine([*arguments, "--direct_running_mode=multi_processing"])
-    return engine
-
-
-def _scores(stage: Stage) -> bool:
-    return isinstance(stage.record_part() if isinstance(stage, CorpusStage) else stage, ScoreStage)
-
-
-def worker_server_of(engine: Engine, folder: Folder) -> AbstractContextManager[WorkerServer | None]:
-    """Return what starts the server that workers are forks of; None where workers are none."""
-    return WorkerServer(_log(folder) or "") if engine.has_own_workers and FORKS else nullcontext()
 
 
 def local_runner(folder: Folder, server: WorkerServer | None) -> Any:
@@ -82,7 +36,8 @@ def local_runner(folder: Folder, server: WorkerServer | None) -> Any:
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
     from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
-    command = worker_command(_log(folder) or "") if server is None else server.command()
+    log = _log(folder) or ""
+    command = worker_command(log) if server is None else server.command(log)
     return FnApiRunner(SubprocessSDKEnvironment.from_command_string(command))
 
 

@@ -4,8 +4,8 @@ A worker of its own takes more than a second to load Beam and the steps; a fork 
 memory. The driver must not fork itself: it runs threads of Beam and gRPC.
 
 Beam starts a command for each worker, the *client*. It passes what Beam put into its environment to the server over a
-socket, waits, and ends as the worker ended. The server's arguments are the number of the inherited socket and the log;
-standard input brings names of modules, and its end is that of the server and its workers.
+socket, waits, and ends as the worker ended. The server's argument is the number of the inherited socket; standard
+input brings names of modules, and its end is that of the server and its workers.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import gc
 import importlib
 import json
+import logging
 import os
 import select
 import shlex
@@ -43,21 +44,18 @@ _CREDENTIALS = struct.Struct("3i")
 class WorkerServer:
     """A server as the driver sees it; the end of the ``with`` block ends it and what is left of its workers."""
 
-    def __init__(self, log: str) -> None:
-        """Start it.
-
-        Args:
-            log: file that takes what workers print; empty where it goes to the terminal.
-        """
+    def __init__(self) -> None:
+        """Start it."""
         # Of the kernel's own names: no file is left behind. Who connects is asked for its user.
         self._name = f"\0thresher-{token_hex(16)}"
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(self._name)
             listener.listen()
             number = listener.fileno()
-            nowhere = subprocess.DEVNULL if log else None
+            # What Beam says when it is loaded is the driver's to say.
+            nowhere = None if logging.getLogger().isEnabledFor(logging.DEBUG) else subprocess.DEVNULL
             self._process = subprocess.Popen(
-                [sys.executable, "-c", PROGRAM, str(number), log],
+                [sys.executable, "-c", PROGRAM, str(number)],
                 stdin=subprocess.PIPE,
                 stdout=nowhere,
                 stderr=nowhere,
@@ -72,9 +70,13 @@ class WorkerServer:
             self._process.stdin.write((json.dumps(sorted(modules)) + "\n").encode())
             self._process.stdin.flush()
 
-    def command(self) -> str:
-        """Return the shell command that starts a worker."""
-        return f"exec {shlex.join([*CLIENT, self._name[1:], ','.join(ENVIRONMENT)])}"
+    def command(self, log: str) -> str:
+        """Return the shell command that starts a worker.
+
+        Args:
+            log: file that takes what it prints; empty where it goes to the terminal.
+        """
+        return f"exec {shlex.join([*CLIENT, self._name[1:], log, ','.join(ENVIRONMENT)])}"
 
     def end(self) -> None:
         """End it; from then on its workers count among what this process waited for."""
@@ -98,8 +100,8 @@ class WorkerServer:
 class _Forks:
     """The workers of a server."""
 
-    def __init__(self, listener: socket.socket, log: str) -> None:
-        self._listener, self._log = listener, log
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
         self._connections: dict[int, socket.socket] = {}
         self._pending = b""
         # Wakes the server when a worker ends.
@@ -143,7 +145,7 @@ class _Forks:
             connection.close()
             return
         with connection.makefile("rb") as file:
-            environment = json.loads(file.readline())
+            log, environment = json.loads(file.readline())
         # What is there stays as it is, in the memory that all share.
         gc.collect()
         gc.freeze()
@@ -152,12 +154,12 @@ class _Forks:
             self._connections[pid] = connection
             return
         try:
-            self._be_worker(connection, environment)
+            self._be_worker(connection, log, environment)
         except BaseException:
             traceback.print_exc()
         os._exit(1)
 
-    def _be_worker(self, connection: socket.socket, environment: dict[str, str]) -> None:
+    def _be_worker(self, connection: socket.socket, log: str, environment: dict[str, str]) -> None:
         from pipelines import worker
 
         signal.set_wakeup_fd(-1)
@@ -167,7 +169,7 @@ class _Forks:
         nowhere = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nowhere, 0)
         os.environ.update(environment)
-        worker.run(os.getppid(), self._log)
+        worker.run(os.getppid(), log)
 
     def _bury(self) -> None:
         """Tell the clients of workers that ended how they ended."""
@@ -191,7 +193,7 @@ def main() -> None:
     """Serve until the driver is gone or has no more work."""
     # Ctrl-C reaches the whole process group; the driver answers it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    forks = _Forks(socket.socket(fileno=int(sys.argv[1])), sys.argv[2])
+    forks = _Forks(socket.socket(fileno=int(sys.argv[1])))
     for name in MODULES:
         importlib.import_module(name)
     forks.serve()

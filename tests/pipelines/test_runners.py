@@ -22,7 +22,7 @@ from pipelines.beam_options import RememberedOptions
 from pipelines.config import config_from_mapping
 from pipelines.execution import execute, failure_message
 from pipelines.job import Job
-from pipelines.local_runner import LEAST_ITEM_BYTES, SMALL_INPUT_BYTES, fit_to_input
+from pipelines.local_workers import LEAST_ITEM_BYTES, SMALL_INPUT_BYTES, fit_to_input
 from pipelines.runners import check_files, choose_engine, connect
 
 CLOUD = ("--project=p", "--region=r", "--temp_location=gs://bucket/tmp")
