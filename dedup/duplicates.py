@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # A quarter of what a group may have: some have more than others.
 GROUP_BYTES = 2 << 20
 LARGEST_GROUP = 8 << 20
-MOST_IN_MEMORY = 128 << 20
+MOST_IN_MEMORY = 16 << 20
 """Bytes of keys up to which a local engine shuffles them itself."""
 NODE_BYTES = 160
 WARN_FROM = 0.5

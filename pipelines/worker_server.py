@@ -4,8 +4,9 @@ A worker of its own takes more than a second to load Beam and the steps; a fork 
 memory. The driver must not fork itself: it runs threads of Beam and gRPC.
 
 Beam starts a command for each worker, the *client*. It passes what Beam put into its environment to the server over a
-socket, waits, and ends as the worker ended. The server's argument is the number of the inherited socket; standard
-input brings names of modules, and its end is that of the server and its workers.
+socket, waits, and ends as the worker ended. The server's arguments are the number of the inherited socket and, for who
+looks at the list of processes, of the driver; standard input brings names of modules, and its end is that of the server
+and its workers.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class WorkerServer:
             # What Beam says when it is loaded is the driver's to say.
             nowhere = None if logging.getLogger().isEnabledFor(logging.DEBUG) else subprocess.DEVNULL
             self._process = subprocess.Popen(
-                [sys.executable, "-c", PROGRAM, str(number)],
+                [sys.executable, "-c", PROGRAM, str(number), str(os.getpid())],
                 stdin=subprocess.PIPE,
                 stdout=nowhere,
                 stderr=nowhere,

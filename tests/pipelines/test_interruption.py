@@ -15,7 +15,7 @@ import psutil
 import pytest
 from apache_beam.runners.worker import data_plane
 
-from pipelines import worker
+from pipelines.worker_server import PROGRAM
 from tests.pipelines.corpora import ENGLISH, STAGES, report, run, write_config, write_corpus
 
 
@@ -44,12 +44,19 @@ def _start(config: Path, *options: str) -> subprocess.Popen[bytes]:
         signal.signal(signal.SIGINT, before)
 
 
-def _workers(driver: int) -> list[psutil.Process]:
+def _servers_and_workers(driver: int) -> list[psutil.Process]:
+    """Return the server that a run's workers are forks of, and these: they have its command line."""
     return [
         process
         for process in psutil.process_iter(["cmdline"])
-        if (command := process.info["cmdline"]) and command[1:2] == [worker.__file__] and command[2] == str(driver)
+        if (command := process.info["cmdline"]) and command[2:3] == [PROGRAM] and command[-1] == str(driver)
     ]
+
+
+def _workers(driver: int) -> list[psutil.Process]:
+    found = _servers_and_workers(driver)
+    numbers = {process.pid for process in found}
+    return [process for process in found if process.ppid() in numbers]
 
 
 def _wait(what: str, condition: object, seconds: float = 60) -> None:
@@ -87,7 +94,7 @@ def test_stopped_in_the_middle(
     assert process.returncode == (-9 if how == signal.SIGKILL else 130)
     if how != signal.SIGKILL:
         assert errors.decode().strip() == "thresher: interrupted; run the same command again to go on"
-    _wait("the workers end", lambda: not _workers(process.pid), 10)
+    _wait("the workers end", lambda: not _servers_and_workers(process.pid), 10)
     assert not list(temporary.iterdir())
     assert not (tmp_path / "run/manifest.json").exists()
     assert run(config) == 0
@@ -193,17 +200,21 @@ def test_a_second_run_in_the_same_folder_is_refused(
         process.communicate(timeout=30)
 
 
-def test_a_worker_that_is_killed_ends_the_run_with_one_message(corpus: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills_server", [False, True])
+def test_a_worker_that_is_killed_ends_the_run_with_one_message(
+    corpus: list[str], tmp_path: Path, kills_server: bool
+) -> None:
     config = _config(tmp_path, corpus)
     process = _start(config, *PROCESSES)
     _wait_for_batches(tmp_path / "run")
-    _workers(process.pid)[0].kill()
+    killed = _workers(process.pid)[0]
+    (killed.parent() if kills_server else killed).kill()  # type: ignore[union-attr]
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 1
     first, second = errors.decode().splitlines()
     assert first.startswith("thresher: a worker process was killed by signal 9 (out of memory?); its log is ")
     assert second == "run the same command again to go on"
-    _wait("the other worker ends", lambda: not _workers(process.pid), 10)
+    _wait("the other worker ends", lambda: not _servers_and_workers(process.pid), 10)
     assert run(config) == 0
 
 
@@ -211,8 +222,8 @@ def test_a_worker_that_cannot_start_ends_the_run(corpus: list[str], tmp_path: Pa
     """Beam alone would wait for it for ever."""
     config = _config(tmp_path, corpus)
     program = (
-        "import sys, pipelines.local_runner as local, pipelines.cli as cli\n"
-        "local.worker_command = lambda log: 'exit 3'\n"
+        "import sys, pipelines.worker_server as workers, pipelines.cli as cli\n"
+        "workers.WorkerServer.command = lambda self, log: 'exit 3'\n"
         f"sys.argv[1:] = ['run', {str(config)!r}, *{PROCESSES!r}]\n"
         "cli.console()\n"
     )

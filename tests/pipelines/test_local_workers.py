@@ -1,0 +1,143 @@
+"""Which workers a local run has, and workers that are forks of a server."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from corpus.planning_types import InputPlan, Item, PlannedFile
+from pipelines import local_workers
+from pipelines.cli import main
+from pipelines.config import config_from_mapping
+from pipelines.local_workers import FORKS, LARGE_INPUT_BYTES, PROCESSES, early_server, fit_to_input
+from pipelines.runners import choose_engine
+from pipelines.worker_server import WorkerServer
+from tests.pipelines.corpora import STAGES, write_config, write_corpus
+
+forks = pytest.mark.skipif(not FORKS, reason="workers are forks on Linux only")
+TWO = "--direct_num_workers=2"
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    return write_corpus(tmp_path_factory.mktemp("corpus"), 2_000)
+
+
+@pytest.fixture
+def config(corpus: list[str], tmp_path: Path) -> Path:
+    return write_config(tmp_path / "c.yaml", corpus, tmp_path / "run", STAGES, id_column="id", source_column="source")
+
+
+def _children() -> list[str]:
+    return [" ".join(child.cmdline()) for child in psutil.Process().children(recursive=True)]
+
+
+@forks
+def test_a_large_input_gets_processes_but_for_models() -> None:
+    def has_processes(size: int, stage: Any = "length", *arguments: str) -> bool:
+        file = PlannedFile("a.txt", "/in/a.txt", "text", None, size, "0", None, 1, None)
+        plan = InputPlan(
+            (file,), (Item(0, "a.txt", "/in/a.txt", "text", None, 0, size, 0, None, None, None, None),), ()
+        )
+        mapping = {"input": {"files": ["a"]}, "output": "o", "stages": [stage]}
+        stages = config_from_mapping(mapping).build(check=False)
+        return fit_to_input(choose_engine(arguments), arguments, plan, stages).has_own_workers
+
+    assert has_processes(LARGE_INPUT_BYTES, "length", TWO)
+    assert not has_processes(LARGE_INPUT_BYTES - 1, "length", TWO)
+    assert not has_processes(LARGE_INPUT_BYTES, "length", "--direct_num_workers=1")
+    assert not has_processes(LARGE_INPUT_BYTES, "length", TWO, "--direct_running_mode=multi_threading")
+    assert has_processes(1, "length", TWO, PROCESSES)
+    for keep in ("off", {"best": 2}):
+        judge = {"judge": {"base_url": "http://localhost:1/v1", "model": "m", "keep": keep}}
+        assert not has_processes(LARGE_INPUT_BYTES, judge, TWO)
+
+
+@forks
+def test_the_server_starts_early_where_it_is_likely_to_be_used(
+    config: Path, corpus: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def starts(*arguments: str, **more: Any) -> bool:
+        mapping = {"input": {"files": corpus}, "output": str(tmp_path / "run"), "stages": ["length"], **more}
+        with early_server(config_from_mapping(mapping), [TWO, *arguments]) as server:
+            return server is not None
+
+    assert not starts()
+    monkeypatch.setattr(local_workers, "LARGE_INPUT_BYTES", 0)
+    assert starts()
+    assert not starts(input={"files": ["nowhere/*.txt"]})
+    assert not starts(output="s3://bucket/run")
+    assert not starts("--runner=FlinkRunner")
+    assert not starts("--no_such_option")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/manifest.json").write_text("{}")
+    assert not starts()
+
+
+@forks
+def test_forks_give_the_same_bytes_and_nothing_is_left(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["run", str(config), TWO, "--direct_running_mode=multi_threading"]) == 0
+    expected = (tmp_path / "run/manifest.json").read_bytes()
+    monkeypatch.setattr(local_workers, "LARGE_INPUT_BYTES", 0)
+    before = _children()
+    assert main(["run", str(config), TWO, "--output", str(tmp_path / "other")]) == 0
+    assert _children() == before
+    assert (tmp_path / "other/manifest.json").read_bytes() == expected
+    details = json.loads((tmp_path / "other/run.json").read_text())
+    assert PROCESSES not in details["beam_options"]
+    assert details["peak_memory_kib"]["largest_worker"] > 100 << 10
+
+
+@forks
+def test_a_server_that_is_not_used_is_ended(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = _children()
+    with WorkerServer() as server, local_workers.server_of(choose_engine([TWO]), server) as used:
+        assert used is None
+        assert _children() == before
+    server.end()
+
+
+@forks
+def test_a_worker_of_the_server_ends_as_it_should() -> None:
+    with WorkerServer() as server:
+        server.load(["corpus.batch"])
+        # Beam gave it no address: it fails.
+        environment = {key: value for key, value in os.environ.items() if not key.endswith("DESCRIPTOR")}
+        done = subprocess.run(server.command(os.devnull), shell=True, env=environment, check=False, timeout=60)
+        assert done.returncode == 1
+        server.end()
+        assert subprocess.run(server.command(""), shell=True, check=False, capture_output=True).returncode == 1
+
+
+@pytest.mark.skipif(not FORKS or os.getuid() != 0, reason="only root can be somebody else")
+def test_somebody_else_gets_no_worker() -> None:
+    with WorkerServer() as server:
+        program = f"""
+import os, socket
+os.setuid(65534)
+with socket.socket(socket.AF_UNIX) as connection:
+    connection.connect({server._name!r})
+    connection.sendall(b'["", {{}}]\\n')
+    connection.settimeout(30)
+    try:
+        answer = connection.recv(16)
+    except ConnectionResetError:
+        answer = b""
+    raise SystemExit(0 if answer == b"" else 1)
+"""
+        assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0
+        with socket.socket(socket.AF_UNIX) as own:
+            own.connect(server._name)
+            own.sendall(b'["/dev/null", {}]\n')
+            own.settimeout(30)
+            assert own.recv(16) == b"1"
