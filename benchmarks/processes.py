@@ -1,8 +1,8 @@
 """One process, started as a user starts it, with what it took: seconds, seconds of the processor, memory.
 
-Seconds of the processor are those of the process and of all that it started and waited for. Memory is looked at several
-times a second: the largest sum over all processes of what belongs to each alone plus its part of what they share (PSS),
-and the largest resident set of one.
+Seconds of the processor are those of the process and of all that it started and waited for. Memory is looked at again
+and again, at least once a second: the largest sum over all processes of what belongs to each alone plus its part of
+what they share (PSS), and the largest resident set of one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ import psutil
 from benchmarks.peers import ROOT
 from benchmarks.peers_near_duplicates import processor_seconds
 
-INTERVAL_SECONDS = 0.25
+# To look takes the system longer the more memory there is, and holds the process up.
+LEAST_INTERVAL_SECONDS, MOST_INTERVAL_SECONDS, INTERVALS = 0.1, 1.0, 10
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,9 @@ def measured(command: Sequence[str], cores: Collection[int] | None = None) -> Us
             most = max(most, len(found))
         try:
             # Reads what it writes to the standard error, which would wait for a reader otherwise.
-            _, errors = process.communicate(timeout=INTERVAL_SECONDS)
+            elapsed = time.monotonic() - begun
+            interval = min(MOST_INTERVAL_SECONDS, max(LEAST_INTERVAL_SECONDS, elapsed / INTERVALS))
+            _, errors = process.communicate(timeout=interval)
             break
         except subprocess.TimeoutExpired:
             continue

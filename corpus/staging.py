@@ -111,9 +111,27 @@ def read_marks(folder: Folder, number: int, key: int) -> pa.RecordBatch:
     return _read(folder, _marks_name(number, key))
 
 
-def read_findings(folder: Folder, number: int, key: int, marks: pa.RecordBatch) -> pa.RecordBatch:
-    """Return what pass ``number`` found in the texts of a batch with these marks."""
-    return _read(folder, _findings_name(number, key)) if int(marks.schema.metadata[b"findings"]) else NO_FINDINGS
+def read_findings(
+    folder: Folder,
+    number: int,
+    key: int,
+    marks: pa.RecordBatch | None = None,
+    columns: Sequence[str] | None = None,
+) -> pa.RecordBatch:
+    """Return what pass ``number`` found in the texts of a batch.
+
+    Args:
+        marks: those of the pass, where they were read before.
+        columns: those that are read; None for all.
+    """
+    if marks is None:
+        with folder.open_arrow(_marks_name(number, key)) as source:
+            schema = pa.ipc.open_file(source).schema
+    else:
+        schema = marks.schema
+    if not int(schema.metadata[b"findings"]):
+        return NO_FINDINGS if columns is None else NO_FINDINGS.select(columns)
+    return _read(folder, _findings_name(number, key), columns)
 
 
 def read_current(folder: Folder, number: int, key: int, records: pa.RecordBatch) -> pa.RecordBatch:

@@ -206,7 +206,8 @@ def _plan(arguments: argparse.Namespace) -> None:
     console = console_for()
     about = "" if plan["rows_are_exact"] else "about "
     console.print(
-        f"{plan['files']:,} files, {plan['items']:,} items, {plan['bytes']:,} bytes, {about}{plan['rows']:,} rows"
+        ", ".join(f"{plan[name]:,} {name[: len(name) - (plan[name] == 1)]}" for name in ("files", "items", "bytes"))
+        + f", {about}{plan['rows']:,} rows"
     )
     for number, names in enumerate(plan["passes"], 1):
         console.print(f"pass {number}: {', '.join(names) or 'copy'}", markup=False)

@@ -41,17 +41,28 @@ def fit_to_input(engine: Engine, arguments: Sequence[str], plan: InputPlan, stag
     Args:
         arguments: the options that the user gave, from which ``engine`` was chosen.
     """
-    number, mode = (
-        any(argument.startswith(name) for argument in arguments)
-        for name in ("--direct_num_workers", "--direct_running_mode")
-    )
-    if not engine.is_local or mode:
+    if not engine.is_local or _gives(arguments, "--direct_running_mode"):
         return engine
-    work = max(sum(file.size for file in plan.files), LEAST_ITEM_BYTES * len(plan.items))
+    work = max(_planned_bytes(plan), LEAST_ITEM_BYTES * len(plan.items))
     if work <= SMALL_INPUT_BYTES:
-        keeps = number or any(stage.speed for stage in stages)
+        keeps = _gives(arguments, "--direct_num_workers") or any(stage.speed for stage in stages)
         return engine if keeps else choose_engine([*arguments, "--direct_num_workers=1"])
     return choose_engine([*arguments, PROCESSES]) if _suits_processes(engine, work, stages) else engine
+
+
+def _gives(arguments: Sequence[str], option: str) -> bool:
+    return any(argument.startswith(option) for argument in arguments)
+
+
+def _planned_bytes(plan: InputPlan) -> int:
+    """Return about how many bytes of the files are read: with a limit, the share of a file that its records make up."""
+    limits = {item.file: item.limit for item in plan.items}
+    total = 0.0
+    for file in plan.files:
+        if file.file in limits:
+            limit = limits[file.file]
+            total += file.size if limit is None else file.size * min(1, limit / max(1, file.likely_rows))
+    return int(total)
 
 
 def _suits_processes(engine: Engine, work: int, stages: Sequence[Stage]) -> bool:
@@ -70,9 +81,11 @@ def early_server(config: RunConfig, arguments: Sequence[str]) -> AbstractContext
         is_here = engine.is_local and all(
             scheme_of(place) == "file" for place in (*config.input.files, config.output or "")
         )
-        if is_here and not Path(config.output or "", MANIFEST_NAME).exists():
+        is_new = not Path(config.output or "", MANIFEST_NAME).exists()
+        if is_here and is_new and config.input.limit is None:
             size = sum(file.size for file in find_files(config.input.files)[0])
-            if engine.has_own_workers or _suits_processes(engine, size, config.build()):
+            suits = not _gives(arguments, "--direct_running_mode") and _suits_processes(engine, size, config.build())
+            if FORKS and (engine.has_own_workers or suits):
                 return WorkerServer()
     return nullcontext()
 

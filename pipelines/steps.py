@@ -271,9 +271,7 @@ class OpenPass(PassStep):
         if all(stage.chat_column is None for stage in self.current.measuring):
             return NO_FINDINGS
         folder, numbers = self.job.folder, range(1, self.number)
-        return concat_findings(
-            [edits_of(read_findings(folder, number, key, read_marks(folder, number, key))) for number in numbers]
-        )
+        return concat_findings([edits_of(read_findings(folder, number, key)) for number in numbers])
 
     def _judged(self, part: VerdictPart, batch: DocumentBatch, before: pa.RecordBatch) -> DocumentBatch:
         """Return a batch with the verdict of the part that gives it."""

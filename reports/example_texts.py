@@ -33,6 +33,8 @@ from reports.signal_rows import stream
 
 KEPT_CHARACTERS = 20_000
 
+_SHOWN = ("stage", "field", "row", "start", "end", "action", "replacement")
+
 Texts = dict[str, Excerpt]
 """What is kept of each text field of a record: the part around the first mark, or the beginning."""
 
@@ -162,7 +164,7 @@ class StagedTexts:
         return segments
 
     def _findings(self, key: int, row: int) -> list[dict[str, Any]]:
-        parts = [read_findings(self._folder, number, key, self._marks(number, key)) for number in self._finding_passes]
+        parts = [read_findings(self._folder, number, key, columns=_SHOWN) for number in self._finding_passes]
         findings = concat_findings(parts)
         return findings.filter(pc.equal(findings.column("row"), row)).to_pylist()  # type: ignore[no-any-return]
 

@@ -20,7 +20,7 @@ from corpus.inputs import InputConfig
 from corpus.parquet_output import OutputFile, ParquetOutput
 from corpus.shards import CURATED, Shard
 from corpus.stages import RecordStage
-from corpus.staging import empty_dead, read_current, read_dead, read_findings, read_marks, read_records, records_name
+from corpus.staging import empty_dead, read_current, read_dead, read_findings, read_records, records_name
 from reports.batch_counts import chunk_counts
 from reports.contamination import contamination_counts
 from reports.counts import Counts, add
@@ -145,7 +145,7 @@ def _last_pass(infos: Sequence[StageInfo]) -> int:
 
 def _findings(folder: Folder, key: int, infos: Sequence[StageInfo]) -> pa.RecordBatch:
     numbers = sorted({info.pass_number for info in infos if isinstance(info.stage, RecordStage) and info.stage.finds})
-    return concat_findings([read_findings(folder, number, key, read_marks(folder, number, key)) for number in numbers])
+    return concat_findings([read_findings(folder, number, key) for number in numbers])
 
 
 def _described(outputs: Sequence[ParquetOutput]) -> list[OutputFile]:

@@ -42,11 +42,10 @@ def _children() -> list[str]:
 
 @forks
 def test_a_large_input_gets_processes_but_for_models() -> None:
-    def has_processes(size: int, stage: Any = "length", *arguments: str) -> bool:
-        file = PlannedFile("a.txt", "/in/a.txt", "text", None, size, "0", None, 1, None)
-        plan = InputPlan(
-            (file,), (Item(0, "a.txt", "/in/a.txt", "text", None, 0, size, 0, None, None, None, None),), ()
-        )
+    def has_processes(size: int, stage: Any = "length", *arguments: str, limit: int | None = None) -> bool:
+        file = PlannedFile("a.txt", "/in/a.txt", "text", None, size, "0", None, 100, None)
+        item = Item(0, "a.txt", "/in/a.txt", "text", None, 0, size, 0, None, limit, None, None)
+        plan = InputPlan((file,), (item,), ())
         mapping = {"input": {"files": ["a"]}, "output": "o", "stages": [stage]}
         stages = config_from_mapping(mapping).build(check=False)
         return fit_to_input(choose_engine(arguments), arguments, plan, stages).has_own_workers
@@ -56,6 +55,8 @@ def test_a_large_input_gets_processes_but_for_models() -> None:
     assert not has_processes(LARGE_INPUT_BYTES, "length", "--direct_num_workers=1")
     assert not has_processes(LARGE_INPUT_BYTES, "length", TWO, "--direct_running_mode=multi_threading")
     assert has_processes(1, "length", TWO, PROCESSES)
+    assert has_processes(2 * LARGE_INPUT_BYTES, "length", TWO, limit=50)
+    assert not has_processes(2 * LARGE_INPUT_BYTES, "length", TWO, limit=49)
     for keep in ("off", {"best": 2}):
         judge = {"judge": {"base_url": "http://localhost:1/v1", "model": "m", "keep": keep}}
         assert not has_processes(LARGE_INPUT_BYTES, judge, TWO)
@@ -75,7 +76,9 @@ def test_the_server_starts_early_where_it_is_likely_to_be_used(
     assert starts()
     assert not starts(input={"files": ["nowhere/*.txt"]})
     assert not starts(output="s3://bucket/run")
+    assert not starts(input={"files": corpus, "limit": 5})
     assert not starts("--runner=FlinkRunner")
+    assert not starts("--direct_running_mode=multi_threading")
     assert not starts("--no_such_option")
     (tmp_path / "run").mkdir()
     (tmp_path / "run/manifest.json").write_text("{}")
