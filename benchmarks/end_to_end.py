@@ -1,8 +1,7 @@
 """Speed and memory of whole runs: read Parquet, language, gopher_quality, exact_duplicates, write.
 
 Each run is a process of its own, started as a user starts it; its time includes start-up. Runs with one and two workers
-take turns. Memory is the largest sum, over driver and workers, of the memory that belongs to each alone plus its part
-of what they share (PSS), looked at four times a second.
+take turns.
 """
 
 from __future__ import annotations
@@ -10,18 +9,15 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import shutil
 import statistics
-import subprocess
-import sys
-import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from benchmarks.documents import write_documents
+from benchmarks.processes import measured, thresher_run
+
+CHOSEN = "chosen"
+"""Two workers are what the program chooses."""
 
 CONFIG = """\
 input: {{files: ["{files}/*.parquet"], id_column: id, source_column: source}}
@@ -33,35 +29,15 @@ stages:
 """
 
 
-def _memory(process: psutil.Process) -> int:
-    total = 0
-    for each in [process, *process.children(recursive=True)]:
-        with suppress(psutil.Error):
-            total += each.memory_full_info().pss
-    return total
-
-
 def measure(folder: Path, files: Path, workers: int, mode: str) -> dict[str, Any]:
     """Run once and return seconds, the largest memory in bytes, and what ``run.json`` says."""
     output = folder / "run"
-    shutil.rmtree(output, ignore_errors=True)
     config = folder / "config.yaml"
     config.write_text(CONFIG.format(files=files, output=output))
-    command = [sys.executable, "-m", "pipelines.cli", "run", str(config), f"--direct_num_workers={workers}"]
-    if workers > 1:
-        command.append(f"--direct_running_mode={mode}")
-    started = time.monotonic()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    watched, largest = psutil.Process(process.pid), 0
-    while process.poll() is None:
-        with suppress(psutil.Error):
-            largest = max(largest, _memory(watched))
-        time.sleep(0.25)
-    if process.wait() != 0:
-        raise SystemExit(f"the run failed: {' '.join(command)}")
-    seconds = time.monotonic() - started
+    options = [] if workers == 1 or mode == CHOSEN else [f"--direct_running_mode={mode}"]
+    used = measured(thresher_run(config, output, workers, *options))
     details = json.loads((output / "run.json").read_text())
-    return {"seconds": seconds, "memory": largest, "seconds_inside": details["seconds"]}
+    return {"seconds": used.seconds, "memory": used.memory_bytes, "seconds_inside": details["seconds"]}
 
 
 def compare(folder: Path, megabytes: int, repetitions: int, mode: str) -> dict[str, Any]:
@@ -92,7 +68,9 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("build/bench"))
     parser.add_argument("--megabytes", type=int, nargs="+", default=[100])
     parser.add_argument("--repetitions", type=int, default=3)
-    parser.add_argument("--modes", nargs="+", default=["multi_threading"], help="what two workers are")
+    parser.add_argument(
+        "--modes", nargs="+", default=[CHOSEN], help=f"what two workers are: {CHOSEN} by the program, or one of Beam's"
+    )
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)

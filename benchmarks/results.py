@@ -206,7 +206,7 @@ def machine_lines(found: Mapping[str, Any]) -> Lines:
     on = runs["machine"]
     lines = [
         f"{on['processor']}, {on['cores']} cores, {on['memory_bytes'] / 2**30:.0f} GiB of memory, {on['platform']}, "
-        f"Python {on['python']}; size `{runs['size']}`.",
+        f"Python {on['python']}.",
         "",
         "Versions: "
         + ", ".join(f"{name} {number}" for name, number in runs["versions"].items())
@@ -215,10 +215,16 @@ def machine_lines(found: Mapping[str, Any]) -> Lines:
         "",
     ]
     rows = [
-        [name, f"{run['load']:.1f}", f"{run['seconds']:.0f}", {0: "", 3: "missed a target"}.get(run["code"], "failed")]
+        [
+            name,
+            run["size"],
+            f"{run['load']:.1f}",
+            f"{run['seconds']:.0f}",
+            {0: "", 3: "missed a target"}.get(run["code"], "failed"),
+        ]
         for name, run in runs["benchmarks"].items()
     ]
-    return [*lines, *table(["benchmark", "load before it", "seconds", ""], rows)]
+    return [*lines, *table(["benchmark", "size", "load before it", "seconds", ""], rows)]
 
 
 def section_lines(found: Mapping[str, Any]) -> Lines:

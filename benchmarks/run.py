@@ -141,7 +141,6 @@ def main() -> int:
     record = FOLDER / "runs.json"
     earlier = json.loads(record.read_text(encoding="utf-8"))["benchmarks"] if arguments.only and record.exists() else {}
     runs: dict[str, Any] = {
-        "size": size,
         "machine": this_machine(),
         "versions": {name: version(name) for name in PACKAGES},
         "benchmarks": earlier,
@@ -149,7 +148,7 @@ def main() -> int:
     codes = []
     for benchmark in benchmarks:
         if not arguments.only or benchmark.name in arguments.only:
-            runs["benchmarks"][benchmark.name] = _run(benchmark)
+            runs["benchmarks"][benchmark.name] = {**_run(benchmark), "size": size}
             codes.append(runs["benchmarks"][benchmark.name]["code"])
             record.write_text(json.dumps(runs, indent=1) + "\n", encoding="utf-8")
     write(FOLDER, arguments.output)
