@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Below this, a second worker takes longer to start, and to be asked at each step, than it saves.
 SMALL_INPUT_BYTES = 8 << 20
 # From here on, workers that are processes save more, not waiting for each other's interpreter, than they take to start.
-LARGE_INPUT_BYTES = 64 << 20
+LARGE_INPUT_BYTES = 128 << 20
 PROCESSES = "--direct_running_mode=multi_processing"
 # An item takes its time to be opened, whatever is in it.
 LEAST_ITEM_BYTES = 128 << 10

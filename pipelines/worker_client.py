@@ -1,8 +1,8 @@
 """What Beam starts for a worker: asks ``pipelines.worker_server`` for it, and ends as it ends.
 
-Started as ``python worker_client.py SERVER LOG NAMES``: the name of the server's socket, the file that takes what the
-worker prints, and the environment variables that it needs, by commas. Only the standard library may be imported, little
-of it: a run waits for this.
+Started as ``python worker_client.py SERVER SECRET LOG NAMES``: the name of the server's socket, what it must be told,
+the file that takes what the worker prints, and the environment variables that it needs, by commas. Only the standard
+library may be imported, little of it: a run waits for this.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ def main() -> None:
     """Pass the environment on and wait."""
     # Ctrl-C reaches the whole process group; the driver answers it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    server, log, names = sys.argv[1:]
+    server, secret, log, names = sys.argv[1:]
     environment = {name: os.environ[name] for name in names.split(",") if name in os.environ}
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(f"\0{server}")
-        connection.sendall(json.dumps([log, environment]).encode() + b"\n")
+        connection.sendall(json.dumps([secret, log, environment]).encode() + b"\n")
         answer = connection.recv(16)
     # Without an answer the server was killed, and its workers end with it.
     code = int(answer) if answer else -signal.SIGKILL

@@ -4,9 +4,9 @@ A worker of its own takes more than a second to load Beam and the steps; a fork 
 memory. The driver must not fork itself: it runs threads of Beam and gRPC.
 
 Beam starts a command for each worker, the *client*. It passes what Beam put into its environment to the server over a
-socket, waits, and ends as the worker ended. The server's arguments are the number of the inherited socket and, for who
-looks at the list of processes, of the driver; standard input brings names of modules, and its end is that of the server
-and its workers.
+socket, waits, and ends as the worker ended. The server's arguments are the number of the inherited socket, what clients
+have to say, and, for who looks at the list of processes, the number of the driver; standard input brings names of
+modules, and its end is that of the server and its workers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import traceback
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from secrets import token_hex
+from secrets import compare_digest, token_hex
 from types import TracebackType
 
 MODULES = ("apache_beam.runners.worker.sdk_worker_main", "pipelines.graph")
@@ -40,6 +40,8 @@ PROGRAM = (
 CLIENT = (sys.executable, "-I", "-S", str(Path(__file__).with_name("worker_client.py")))
 
 _CREDENTIALS = struct.Struct("3i")
+# A client sends its message at once. The options of a pipeline are a part of it.
+_CLIENT_SECONDS, _MESSAGE_BYTES = 5.0, 16 << 20
 
 
 class WorkerServer:
@@ -47,8 +49,9 @@ class WorkerServer:
 
     def __init__(self) -> None:
         """Start it."""
-        # Of the kernel's own names: no file is left behind. Who connects is asked for its user.
-        self._name = f"\0thresher-{token_hex(16)}"
+        # Of the kernel's own names: no file is left behind. Who connects must be of this user, and, since containers
+        # that share the network see the name and may have the same user, say what only the command lines say.
+        self._name, self._secret = f"\0thresher-{token_hex(8)}", token_hex(16)
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(self._name)
             listener.listen()
@@ -56,7 +59,7 @@ class WorkerServer:
             # What Beam says when it is loaded is the driver's to say.
             nowhere = None if logging.getLogger().isEnabledFor(logging.DEBUG) else subprocess.DEVNULL
             self._process = subprocess.Popen(
-                [sys.executable, "-c", PROGRAM, str(number), str(os.getpid())],
+                [sys.executable, "-c", PROGRAM, str(number), self._secret, str(os.getpid())],
                 stdin=subprocess.PIPE,
                 stdout=nowhere,
                 stderr=nowhere,
@@ -77,7 +80,7 @@ class WorkerServer:
         Args:
             log: file that takes what it prints; empty where it goes to the terminal.
         """
-        return f"exec {shlex.join([*CLIENT, self._name[1:], log, ','.join(ENVIRONMENT)])}"
+        return f"exec {shlex.join([*CLIENT, self._name[1:], self._secret, log, ','.join(ENVIRONMENT)])}"
 
     def end(self) -> None:
         """End it; from then on its workers count among what this process waited for."""
@@ -101,8 +104,8 @@ class WorkerServer:
 class _Forks:
     """The workers of a server."""
 
-    def __init__(self, listener: socket.socket) -> None:
-        self._listener = listener
+    def __init__(self, listener: socket.socket, secret: str) -> None:
+        self._listener, self._secret = listener, secret
         self._connections: dict[int, socket.socket] = {}
         self._pending = b""
         # Wakes the server when a worker ends.
@@ -138,15 +141,28 @@ class _Forks:
                 importlib.import_module(name)
         return bool(data)
 
-    def _make(self, connection: socket.socket) -> None:
+    def _asked(self, connection: socket.socket) -> tuple[str, dict[str, str]] | None:
+        """Return the log and the environment that an own client sends; None for anybody else."""
         _, user, _ = _CREDENTIALS.unpack(
             connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         )
         if user != os.getuid():
+            return None
+        connection.settimeout(_CLIENT_SECONDS)
+        try:
+            with connection.makefile("rb") as file:
+                secret, log, environment = json.loads(file.readline(_MESSAGE_BYTES))
+            is_own = compare_digest(secret, self._secret)
+        except (OSError, TypeError, ValueError):
+            return None
+        connection.settimeout(None)
+        return (log, environment) if is_own else None
+
+    def _make(self, connection: socket.socket) -> None:
+        asked = self._asked(connection)
+        if asked is None:
             connection.close()
             return
-        with connection.makefile("rb") as file:
-            log, environment = json.loads(file.readline())
         # What is there stays as it is, in the memory that all share.
         gc.collect()
         gc.freeze()
@@ -155,7 +171,7 @@ class _Forks:
             self._connections[pid] = connection
             return
         try:
-            self._be_worker(connection, log, environment)
+            self._be_worker(connection, *asked)
         except BaseException:
             traceback.print_exc()
         os._exit(1)
@@ -194,7 +210,7 @@ def main() -> None:
     """Serve until the driver is gone or has no more work."""
     # Ctrl-C reaches the whole process group; the driver answers it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    forks = _Forks(socket.socket(fileno=int(sys.argv[1])))
+    forks = _Forks(socket.socket(fileno=int(sys.argv[1])), sys.argv[2])
     for name in MODULES:
         importlib.import_module(name)
     forks.serve()

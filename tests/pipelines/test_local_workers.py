@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -122,25 +121,36 @@ def test_a_worker_of_the_server_ends_as_it_should() -> None:
         assert subprocess.run(server.command(""), shell=True, check=False, capture_output=True).returncode == 1
 
 
+def _answer(name: str, message: str, user: int | None = None) -> str:
+    """Ask a server for a worker, as another user where one is given; returns how it ended, or nothing."""
+    program = f"""
+import os, socket
+if {user} is not None:
+    os.setuid({user})
+with socket.socket(socket.AF_UNIX) as connection:
+    connection.connect({name!r})
+    connection.settimeout(30)
+    try:
+        connection.sendall({message.encode()!r} + b"\\n")
+        print(connection.recv(16).decode())
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+"""
+    return subprocess.run(
+        [sys.executable, "-c", program], check=True, timeout=60, capture_output=True, text=True
+    ).stdout
+
+
+@forks
+def test_who_does_not_say_the_secret_gets_no_worker() -> None:
+    with WorkerServer() as server:
+        for message in ('["guess", "/dev/null", {}]', "[]", "{", '[1, "", {}]', '["é", "", {}]'):
+            assert _answer(server._name, message).strip() == ""
+        # Beam gave this worker no address: it fails.
+        assert _answer(server._name, f'["{server._secret}", "/dev/null", {{}}]').strip() == "1"
+
+
 @pytest.mark.skipif(not FORKS or os.getuid() != 0, reason="only root can be somebody else")
 def test_somebody_else_gets_no_worker() -> None:
     with WorkerServer() as server:
-        program = f"""
-import os, socket
-os.setuid(65534)
-with socket.socket(socket.AF_UNIX) as connection:
-    connection.connect({server._name!r})
-    connection.sendall(b'["", {{}}]\\n')
-    connection.settimeout(30)
-    try:
-        answer = connection.recv(16)
-    except ConnectionResetError:
-        answer = b""
-    raise SystemExit(0 if answer == b"" else 1)
-"""
-        assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0
-        with socket.socket(socket.AF_UNIX) as own:
-            own.connect(server._name)
-            own.sendall(b'["/dev/null", {}]\n')
-            own.settimeout(30)
-            assert own.recv(16) == b"1"
+        assert _answer(server._name, f'["{server._secret}", "/dev/null", {{}}]', user=65534).strip() == ""
