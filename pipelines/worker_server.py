@@ -6,7 +6,7 @@ memory. The driver must not fork itself: it runs threads of Beam and gRPC.
 Beam starts a command for each worker, the *client*. It passes what Beam put into its environment to the server over a
 socket, waits, and ends as the worker ended. The server's arguments are the number of the inherited socket, what clients
 have to say, and, for who looks at the list of processes, the number of the driver; standard input brings names of
-modules, and its end is that of the server and its workers.
+modules, with the driver's path to find them, and its end is that of the server and its workers.
 """
 
 from __future__ import annotations
@@ -67,11 +67,12 @@ class WorkerServer:
             )
 
     def load(self, modules: Iterable[str]) -> None:
-        """Have modules loaded before workers are made."""
+        """Have modules loaded before workers are made, which find further ones where this process finds them."""
         assert self._process.stdin is not None
+        path = [place for place in sys.path if isinstance(place, str)]
         # Where it is gone, the first worker that cannot start says so.
         with suppress(BrokenPipeError):
-            self._process.stdin.write((json.dumps(sorted(modules)) + "\n").encode())
+            self._process.stdin.write((json.dumps([path, sorted(modules)]) + "\n").encode())
             self._process.stdin.flush()
 
     def command(self, log: str) -> str:
@@ -133,11 +134,12 @@ class _Forks:
             self._kill([clients[one] for one in ready if isinstance(one, socket.socket) and one in clients])
 
     def _load(self) -> bool:
-        """Load the modules that standard input names; says whether it goes on."""
+        """Take the path of the driver and load the modules that standard input names; says whether it goes on."""
         data = os.read(0, 1 << 20)
         *lines, self._pending = (self._pending + data).split(b"\n")
         for line in lines:
-            for name in json.loads(line):
+            sys.path[:], names = json.loads(line)
+            for name in names:
                 importlib.import_module(name)
         return bool(data)
 

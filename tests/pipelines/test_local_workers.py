@@ -19,7 +19,7 @@ from pipelines.config import config_from_mapping
 from pipelines.local_workers import FORKS, LARGE_INPUT_BYTES, PROCESSES, early_server, fit_to_input
 from pipelines.runners import choose_engine
 from pipelines.worker_server import WorkerServer
-from tests.pipelines.corpora import STAGES, write_config, write_corpus
+from tests.pipelines.corpora import STAGES, report, write_config, write_corpus
 
 forks = pytest.mark.skipif(not FORKS, reason="workers are forks on Linux only")
 TWO = "--direct_num_workers=2"
@@ -98,6 +98,22 @@ def test_forks_give_the_same_bytes_and_nothing_is_left(
     details = json.loads((tmp_path / "other/run.json").read_text())
     assert PROCESSES not in details["beam_options"]
     assert details["peak_memory_kib"]["largest_worker"] > 100 << 10
+
+
+@forks
+def test_forks_find_the_modules_that_the_driver_finds(
+    corpus: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules/of_users.py").write_text("def keep(record):\n    return len(record['text']) % 2 == 0\n")
+    monkeypatch.syspath_prepend(tmp_path / "modules")
+    stages: list[Any] = [{"python": {"function": "of_users:keep"}}]
+    config = write_config(tmp_path / "c.yaml", corpus, tmp_path / "run", stages, id_column="id")
+    assert main(["run", str(config), TWO, PROCESSES]) == 0
+    counts = report(tmp_path / "run")["records"]
+    assert counts["dropped"] > 100
+    assert counts["kept"] > 100
+    assert counts["dead"] == 0
 
 
 @forks
