@@ -93,10 +93,12 @@ def early_server(config: RunConfig, arguments: Sequence[str]) -> AbstractContext
 def server_of(engine: Engine, early: WorkerServer | None) -> AbstractContextManager[WorkerServer | None]:
     """Return the server that the workers of a run are forks of: the one that was started early, or a new one.
 
-    None where its workers are no forks; one that was started early is ended then.
+    None where its workers are no forks, or where no server can be had, as in a sandbox; one that was started early and
+    is not needed is ended.
     """
     if engine.has_own_workers and FORKS:
-        return early or WorkerServer()
-    if early is not None:
+        with suppress(OSError):
+            return early or WorkerServer()
+    elif early is not None:
         early.end()
     return nullcontext()

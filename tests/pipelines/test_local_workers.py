@@ -117,6 +117,18 @@ def test_forks_find_the_modules_that_the_driver_finds(
 
 
 @forks
+def test_without_a_server_workers_start_by_themselves(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(self: WorkerServer) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(WorkerServer, "__init__", refused)
+    assert main(["run", str(config), TWO, PROCESSES]) == 0
+    assert json.loads((tmp_path / "run/run.json").read_text())["peak_memory_kib"]["largest_worker"] > 100 << 10
+
+
+@forks
 def test_a_server_that_is_not_used_is_ended(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = _children()
     with WorkerServer() as server, local_workers.server_of(choose_engine([TWO]), server) as used:
