@@ -218,15 +218,22 @@ def _alive(leader: int) -> list[str]:
 
 
 def _kill_at_moment(process: subprocess.Popen[bytes], seconds: float, victim: str, said: Path) -> None:
-    """Kill the driver, or one of its workers as soon as there is one, after some seconds, unless the run ended."""
+    """Kill the driver, or one of the other processes as soon as there is one, after some seconds, unless the run ended.
+
+    The others are workers, what Beam started for each, and the server that they are forks of.
+    """
+    choose = random.Random(seconds)
     with suppress(subprocess.TimeoutExpired):
         process.wait(seconds)
     while process.poll() is None:
         pids = [process.pid] if victim == "driver" else [worker.pid for worker in _session(process.pid)]
         if pids:
             said.touch()
-            os.kill(pids[0], signal.SIGKILL)
-            return
+            try:
+                os.kill(choose.choice(pids), signal.SIGKILL)
+                return
+            except ProcessLookupError:
+                said.unlink()
         time.sleep(0.02)
 
 
