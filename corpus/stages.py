@@ -301,6 +301,11 @@ def stage(name: str) -> Callable[[StageType], StageType]:
     return register
 
 
+def measuring_part(stage: Stage) -> Stage | None:
+    """Return what measures single records: a record stage itself, of a corpus stage its record part, if it has one."""
+    return stage.record_part() if isinstance(stage, CorpusStage) else stage
+
+
 @cache
 def known_stages() -> Mapping[str, type[Stage]]:
     """Return every stage by name, sorted; finds the modules that register one in the stage packages."""

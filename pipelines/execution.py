@@ -23,7 +23,7 @@ from corpus.errors import ThresherError, UsageError
 from corpus.folder import Folder
 from corpus.planning import plan_input
 from corpus.planning_types import InputPlan
-from corpus.stages import CorpusStage, Stage
+from corpus.stages import Stage, measuring_part
 from corpus.staging import REFERENCE_BYTES
 from corpus.version import VERSION
 from dedup.duplicates import DuplicateStage
@@ -176,7 +176,7 @@ def _prepare(stages: Sequence[Stage], console: Console, source: Source | None, s
     if stages and not is_warm():
         console.print("compiling kernels: once on this machine, less than a minute")
     for stage in stages:
-        part = stage.record_part() if isinstance(stage, CorpusStage) else stage
+        part = measuring_part(stage)
         if isinstance(part, ScoreStage):
             part.may_call = source is None or source.allow_calls
         stage.prepare()

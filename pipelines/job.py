@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 from corpus.errors import ThresherError
 from corpus.folder import Folder
 from corpus.planning_types import InputPlan
-from corpus.stages import CorpusStage, RecordStage, Stage
+from corpus.stages import RecordStage, Stage, measuring_part
 from corpus.version import VERSION
 from pipelines.config import RunConfig
 from pipelines.passes import Pass, compile_passes
@@ -78,8 +78,7 @@ class Job:
 
     def record_stage(self, name: str) -> RecordStage:
         """Return the record stage of this name, or the record part of the corpus stage, not prepared."""
-        stage = self.stage(name)
-        part = stage.record_part() if isinstance(stage, CorpusStage) else stage
+        part = measuring_part(self.stage(name))
         assert isinstance(part, RecordStage)
         if isinstance(part, ScoreStage):
             part.run = self.run

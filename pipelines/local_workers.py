@@ -12,7 +12,7 @@ from corpus.errors import ThresherError
 from corpus.filesystem import scheme_of
 from corpus.planning_files import find_files
 from corpus.planning_types import InputPlan
-from corpus.stages import CorpusStage, Stage
+from corpus.stages import Stage, measuring_part
 from pipelines.runners import Engine, choose_engine
 from pipelines.worker_server import WorkerServer
 from reports.manifest import MANIFEST_NAME
@@ -66,9 +66,8 @@ def _planned_bytes(plan: InputPlan) -> int:
 
 
 def _suits_processes(engine: Engine, work: int, stages: Sequence[Stage]) -> bool:
-    parts = [stage.record_part() if isinstance(stage, CorpusStage) else stage for stage in stages]
     is_large = engine.workers > 1 and work >= LARGE_INPUT_BYTES
-    return FORKS and is_large and not any(isinstance(part, ScoreStage) for part in parts)
+    return FORKS and is_large and not any(isinstance(measuring_part(stage), ScoreStage) for stage in stages)
 
 
 def early_server(config: RunConfig, arguments: Sequence[str]) -> AbstractContextManager[WorkerServer | None]:

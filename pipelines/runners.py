@@ -55,7 +55,7 @@ class Engine:
         name: one of ``ENGINES``, or the name of the runner that the user gave without ``--engine``.
         arguments: the Beam options as a command line.
         workers: number of workers; 0 where the engine decides.
-        has_own_workers: whether the workers are processes that ``pipelines.worker`` starts.
+        has_own_workers: whether the workers are processes of ours, in place of Beam's.
         job_endpoint: host:port of the Beam job server, where one is used.
         master: address of the engine itself, where the user gave one.
         sees_local_files: whether the workers see the files of this machine under the same paths.

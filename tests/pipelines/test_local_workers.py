@@ -129,7 +129,7 @@ def test_without_a_server_workers_start_by_themselves(
 
 
 @forks
-def test_a_server_that_is_not_used_is_ended(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_not_used_is_ended() -> None:
     before = _children()
     with WorkerServer() as server, local_workers.server_of(choose_engine([TWO]), server) as used:
         assert used is None
