@@ -157,3 +157,20 @@ def is_ascii(text: Bytes, start: int, end: int, readable: int) -> bool:
     while start < end and text[start] < 0x80:
         start += 1
     return start == end
+
+
+@inlined
+def behind_ascii(text: Bytes, start: int, end: int, readable: int) -> int:
+    """Return the first position from ``start`` on whose byte is not ASCII, ``end`` where there is none before it.
+
+    Args:
+        readable: how many bytes can be read of ``text``.
+    """
+    while start < end and start + BLOCK <= readable:
+        (wide,) = wide_block(text, start)
+        if wide != 0:
+            return min(start + lowest_bit(wide), end)
+        start += BLOCK
+    while start < end and text[start] < 0x80:
+        start += 1
+    return min(start, end)

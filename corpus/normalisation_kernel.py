@@ -5,15 +5,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from corpus.block_kernel import behind_ascii
 from corpus.jit import kernel
 from corpus.normalisation import COMBINING_CLASS, COMPOSES_WITH_LAST, COMPOSES_WITH_NEXT, NEVER_IN_NFC
-from corpus.span_kernel import load_8
 from corpus.text import Bytes, Offsets
 from corpus.text_kernel import BYTES, CLASSES, OFFSETS, ROWS, decode, pointer
 from corpus.unicode_tables import Classes
-
-NOT_ASCII = -0x7F7F7F7F7F7F7F80
-"""The highest bit of each of 8 bytes."""
 
 
 @kernel(f"boolean[::1]({OFFSETS}, {BYTES}, {ROWS}, {CLASSES})")
@@ -32,9 +29,7 @@ def may_change(offsets: Offsets, data: Bytes, rows: npt.NDArray[np.bool_], class
         starter = last_class = 0
         while position < end:
             if text[position] < 0x80:
-                position += 1
-                while position + 8 <= end and load_8(text, position) & NOT_ASCII == 0:
-                    position += 8
+                position = behind_ascii(text, position, end, len(data))
                 continue
             if position > start and text[position - 1] < 0x80:  # ASCII, which was skipped, is all starters
                 starter, last_class = int(table[text[position - 1]]), 0
