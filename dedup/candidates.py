@@ -45,10 +45,6 @@ def candidates_name(stage: str, key: int) -> str:
     return f"staging/near-{stage}/shingles/{stem(key)}.bin"
 
 
-def _filled(data: bytes) -> bytes:
-    return data + bytes(-len(data) % 8)
-
-
 def write_candidates(
     folder: Folder, stage: str, key: int, rows: Integers, signatures: Signatures, offsets: Integers, hashes: Hashes
 ) -> None:
@@ -61,10 +57,9 @@ def write_candidates(
     """
     with folder.writing(candidates_name(stage, key)) as file:
         file.write(np.array(signatures.shape, np.int64).tobytes())
-        file.write(_filled(rows.astype(np.int32).tobytes()))
-        file.write(offsets.astype(np.int64).tobytes())
-        file.write(_filled(signatures.tobytes()))
-        file.write(hashes.tobytes())
+        for values in (rows.astype(np.int32), offsets.astype(np.int64), signatures, hashes):
+            file.write(np.ascontiguousarray(values).data)
+            file.write(bytes(-values.nbytes % 8))
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,9 @@ class ExactDuplicates(DuplicateStage):
 
         return np.zeros((len(signatures), 0), np.uint64)
 
-    def shingle_sets(self, texts: pa.StringArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
+    def shingle_sets(
+        self, texts: pa.StringArray, rows: npt.NDArray[np.bool_]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
         """Return empty sets: no pair is compared."""
         import numpy as np
 

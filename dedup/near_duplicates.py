@@ -123,13 +123,13 @@ class NearDuplicates(DuplicateStage):
 
         return band_keys(signatures, np.ones(len(signatures), np.bool_), self.bands, self._chosen.rows)
 
-    def shingle_sets(self, texts: pa.StringArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
+    def shingle_sets(
+        self, texts: pa.StringArray, rows: npt.NDArray[np.bool_]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
         """Return the sorted shingle hashes."""
-        import numpy as np
-
         from dedup.shingles import shingle_sets
 
-        return shingle_sets(texts, np.ones(len(texts), np.bool_), self.config.shingle_tokens)
+        return shingle_sets(texts, rows, self.config.shingle_tokens)
 
     def summary_details(self) -> Mapping[str, Any]:
         """Return the bands and the S-curve: the probability that a pair is compared, by its similarity."""

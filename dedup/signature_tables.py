@@ -31,7 +31,7 @@ def signature_table(
 ) -> pa.RecordBatch:
     """Return the signatures and nodes of a batch; see ``DuplicateStage.signature_table``."""
     rows = pa.array(np.flatnonzero(alive), pa.int32())
-    chosen = records.take(rows)
+    chosen = records if len(rows) == records.num_rows else records.take(rows)
     texts = entering_texts(chosen, stage.text_field)
     whole = stage.text_field in ("text", "both")
     hashes = chosen.column("content_hash") if whole else content_hashes([texts])

@@ -240,8 +240,13 @@ class StageShingles(DuplicateStep):
         folder = self.job.folder
         fields = ["text"] if self.stage.text_field == "text" else None
         records = read_records(folder, key, reference.last, fields)
-        records = read_current(folder, self.pass_number, key, records).take(pa.array(rows))
-        offsets, hashes = self.stage.shingle_sets(entering_texts(records, self.stage.text_field))
+        records = read_current(folder, self.pass_number, key, records)
+        is_candidate = np.zeros(records.num_rows, np.bool_)
+        is_candidate[rows] = True
+        texts = entering_texts(records, self.stage.text_field)
+        offsets, hashes = self.stage.shingle_sets(texts, is_candidate)
+        # Sets of other rows are empty.
+        offsets = offsets[np.append(rows, len(is_candidate))]
         table = read_nodes(folder, self.name, first_row_id(key) + rows, ["signature"])
         signatures = signature_matrix(table["signature"], self.stage.permutations)
         write_candidates(folder, self.name, key, rows, signatures, offsets, hashes)

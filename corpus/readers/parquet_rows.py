@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from corpus.batch import EMPTY_TEXT, OVER_SIZE, USER_PREFIX
+from corpus.characters_kernel import count_characters
 from corpus.hashing import byte_offsets, content_hashes, generated_ids, in_sample, row_digests, sample_seed
 from corpus.inputs import ColumnKind, InputConfig
 from corpus.planning_types import Item
@@ -106,7 +107,7 @@ class Converter:
         limit = self._config.max_record_bytes
         characters = np.zeros(rows, np.int64)
         for text in texts:
-            characters += pc.utf8_length(text).to_numpy()
+            characters += count_characters(byte_offsets(text), np.frombuffer(text.buffers()[2] or b"", np.uint8))
         blank = ~pc.match_substring_regex(texts[-1], _NOT_BLANK).to_numpy(zero_copy_only=False)
         over = total > limit
         failures = np.where(blank, EMPTY_TEXT, 0) | np.where(over, OVER_SIZE, 0)

@@ -12,6 +12,7 @@ import unicodedata2
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from corpus.characters_kernel import count_characters
 from corpus.stages import TextBatch
 from corpus.text import lines, text_buffers, words
 from corpus.text_statistics import text_statistics
@@ -210,6 +211,18 @@ def test_kernels_equal_references_on_real_data() -> None:
     texts = [path.read_bytes()[:60_000].decode("utf-8", "replace") for path in files]
     assert any("가" in text for text in texts)
     assert_kernels_equal_references(texts)
+
+
+@given(st.lists(TEXTS, max_size=6), st.lists(st.integers(0, 150), min_size=7, max_size=7))
+@example(HOSTILE, [0, 1, 63, 64, 65, 128, 129])
+@settings(deadline=None)
+def test_characters_are_counted(texts: list[str], fillings: list[int]) -> None:
+    # Whole blocks before and after what takes several bytes, also across the border of two.
+    texts = [*texts, *("a" * count + "é水🎉" * (count % 7) for count in fillings)]
+    array = pa.array(texts, pa.string())
+    for part in (array, array.slice(1), array.slice(2, 3)):
+        offsets, data = text_buffers(part)
+        assert count_characters(offsets.astype(np.int64), data).tolist() == [len(text) for text in part.to_pylist()]
 
 
 def test_rows_that_are_masked_are_left_out() -> None:

@@ -68,7 +68,7 @@ def stage_candidates(
     """Stage some rows of a batch, default all, as candidates, given its signature table."""
     chosen = np.arange(records.num_rows) if rows is None else rows
     signatures = signature_matrix(table.column("signature"), stage.permutations)[chosen]
-    sets = stage.shingle_sets(records.column("text").take(pa.array(chosen)))
+    sets = stage.shingle_sets(records.column("text").take(pa.array(chosen)), np.ones(len(chosen), np.bool_))
     write_candidates(run, stage.name, key, chosen, signatures, *sets)
 
 

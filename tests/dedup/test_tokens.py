@@ -285,6 +285,16 @@ def test_what_may_change_is_found(text: str) -> None:
     assert to_nfc(array, np.ones(1, np.bool_)).to_pylist() == [normalised]
 
 
+@pytest.mark.parametrize("length", [0, 1, 62, 63, 64, 65, 127, 128, 129, 200])
+def test_what_may_change_is_found_behind_plain_text(length: int) -> None:
+    plain = "a" * length
+    texts = [plain, plain + "\u0301", plain + "é", plain + "\u0301" + plain, plain + "é" + plain + "\u0301", ""]
+    array = pa.array([text + ending for text in texts for ending in ("", "z" * 70)])
+    found = may_change_kernel(*text_buffers(array), np.ones(len(array), np.bool_), composition_classes())
+    assert found.tolist() == [may_change(text) for text in array.to_pylist()]
+    assert 0 < found.sum() < len(found)
+
+
 def test_every_pair_that_composes_is_normalised() -> None:
     classes = composition_classes()
     firsts = [chr(code) for code in np.flatnonzero(classes & COMPOSES_WITH_NEXT).tolist()]

@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from corpus.characters_kernel import count_characters
 from corpus.stages import RecordStage, TextBatch
+from corpus.text import text_buffers
 from dedup.shingles import shingle_sets
 from dedup.signatures import permutation_constants, signatures
 from pipelines.config import config_from_mapping
@@ -111,9 +113,11 @@ def main(seed: int, rounds: int) -> None:
                     sys.stderr.write(f"{stage.name} {seed}-{number} {'end' if at_end else 'start'}\n")
                     stage.judge(TextBatch(array, np.ones(len(texts), np.bool_)))
                 array = guarded_texts(texts, at_end)
-                sys.stderr.write(f"signatures and shingles {seed}-{number} {'end' if at_end else 'start'}\n")
+                sys.stderr.write(f"signatures, shingles and characters {seed}-{number} {'end' if at_end else 'start'}\n")
                 signatures(array, np.ones(len(texts), np.bool_), 5, constants)
                 shingle_sets(array, np.ones(len(texts), np.bool_), 2)
+                offsets, data = text_buffers(array)
+                count_characters(offsets.astype(np.int64), data)
     sys.stdout.write(f"{rounds} rounds, {len(prepared)} stages\n")
 
 
