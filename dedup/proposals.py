@@ -150,6 +150,17 @@ class Proposals:
     not_compared: int
 
 
+NOTHING = Proposals([], [], np.zeros((0, 2), np.int64), 0)
+
+
+def _meeting(keys: Keys) -> Integers:
+    """Return the places of keys that occur more than once."""
+    order = np.argsort(keys)
+    ordered = keys[order]
+    same = ordered[1:] == ordered[:-1]
+    return order[np.append(False, same) | np.append(same, False)]
+
+
 def smallest(row_ids: Integers, starts: Integers) -> Integers:
     """Return the first row id of each group: the best copy where copies of a text stand next to each other anyway."""
     return row_ids[starts]
@@ -177,8 +188,13 @@ def propose(
         ):
             column.append(values)
     if not columns[0]:
-        return Proposals([], [], np.zeros((0, 2), np.int64), 0)
+        return NOTHING
     row_ids, bands, keys, contents = (np.concatenate(column) for column in columns)
+    # Most keys occur once, and one sort of numbers takes less than four that are stable.
+    meeting = _meeting(keys)
+    if not len(meeting):
+        return NOTHING
+    row_ids, bands, keys, contents = row_ids[meeting], bands[meeting], keys[meeting], contents[meeting]
     order = np.lexsort((row_ids, contents, keys, bands))
     row_ids, bands, keys, contents = row_ids[order], bands[order], keys[order], contents[order]
     new_bucket = np.append(True, (keys[1:] != keys[:-1]) | (bands[1:] != bands[:-1]))
