@@ -169,7 +169,7 @@ def behind_ascii(text: Bytes, start: int, end: int, readable: int) -> int:
     while start < end and start + BLOCK <= readable:
         (wide,) = wide_block(text, start)
         if wide != 0:
-            return min(start + lowest_bit(wide), end)
+            return int(min(start + lowest_bit(wide), end))
         start += BLOCK
     while start < end and text[start] < 0x80:
         start += 1

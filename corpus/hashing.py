@@ -27,6 +27,7 @@ UInt64 = npt.NDArray[np.uint64]
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _NULL = np.uint64(0xD6E8FEB86659FD93)
 _MASK = (1 << 64) - 1
+_PROBED = 256
 _HEX_DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
@@ -130,8 +131,11 @@ def _hashes_of_valid(array: pa.Array) -> UInt64:
     if pa.types.is_dictionary(kind):
         return _hashes_of_valid(array.dictionary_decode())
     if is_text_or_bytes(kind):
-        digest = xxhash.xxh3_64_intdigest
-        return np.fromiter(map(digest, _slices(array)), np.uint64, len(array))
+        if _repeats(array):
+            encoded = pc.dictionary_encode(array, null_encoding="encode")
+            hashes: UInt64 = _hashes_of_texts(encoded.dictionary)[encoded.indices.to_numpy()]
+            return hashes
+        return _hashes_of_texts(array)
     if pa.types.is_boolean(kind):
         return _mix(array.fill_null(False).to_numpy(zero_copy_only=False).astype(np.uint64))
     if pa.types.is_struct(kind):
@@ -147,6 +151,15 @@ def _hashes_of_valid(array: pa.Array) -> UInt64:
         return _hashes_of_fixed_width(array, width)
     texts = [orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS) for value in array.to_pylist()]
     return np.fromiter(map(xxhash.xxh3_64_intdigest, texts), np.uint64, len(texts))
+
+
+def _hashes_of_texts(array: pa.Array) -> UInt64:
+    return np.fromiter(map(xxhash.xxh3_64_intdigest, _slices(array)), np.uint64, len(array))
+
+
+def _repeats(array: pa.Array) -> bool:
+    """Say whether the first values of many are few: it takes less to hash each distinct one once then."""
+    return len(array) >= 2 * _PROBED and len(array[:_PROBED].unique()) <= _PROBED // 4
 
 
 def _hashes_of_lists(array: pa.Array) -> UInt64:

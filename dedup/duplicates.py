@@ -140,7 +140,7 @@ class DuplicateStage(CorpusStage):
     def shingle_sets(
         self, texts: pa.StringArray, rows: npt.NDArray[np.bool_]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
-        """Return offsets int64[n + 1] and sorted hashes of the shingle sets of n texts; empty where ``rows`` is false."""
+        """Return offsets int64[n + 1] and sorted hashes of the shingle sets of n texts, empty where not ``rows``."""
 
     def check_groups(self, numbers: npt.NDArray[np.int64]) -> None:
         """Raise UsageError where the groups of all records are the null one: no record has the column."""

@@ -158,7 +158,8 @@ def _meeting(keys: Keys) -> Integers:
     order = np.argsort(keys)
     ordered = keys[order]
     same = ordered[1:] == ordered[:-1]
-    return order[np.append(False, same) | np.append(same, False)]
+    meeting: Integers = order[np.append(False, same) | np.append(same, False)]
+    return meeting
 
 
 def smallest(row_ids: Integers, starts: Integers) -> Integers:

@@ -24,6 +24,7 @@ from pipelines import (
     suites_command,
     whatif_command,
 )
+from pipelines.allocation import keep_freed_memory
 from pipelines.terminal import Handler, add_config, add_engine, config_of, console_for, engine_arguments, write_json
 
 INTERRUPTED = 130
@@ -80,6 +81,7 @@ def console() -> None:
     It ends at once: after a failed run, threads of the runner may wait for lost workers for ever, and taking down what
     a run has loaded takes most of a second. Workers end by themselves when this process is gone.
     """
+    keep_freed_memory()
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _interrupted)

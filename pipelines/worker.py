@@ -43,6 +43,9 @@ def run(parent: int, log: str) -> None:
         file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         os.dup2(file, sys.stdout.fileno())
         os.dup2(file, sys.stderr.fileno())
+    from pipelines.allocation import keep_freed_memory
+
+    keep_freed_memory()
     from apache_beam.runners.worker import sdk_worker_main
 
     sdk_worker_main.main(sys.argv)

@@ -192,6 +192,16 @@ def test_lists_have_one_hash_per_value(lists: list[list[int | None]]) -> None:
             assert (one == other) == (left == right)
 
 
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary()])
+def test_values_that_repeat_have_the_hashes_that_they_have_alone(kind: pa.DataType) -> None:
+    values = [["a", None, "", "a longer one", "é"][number * number % 5] for number in range(1200)]
+    column = pa.array([value if value is None else value.encode() for value in values], pa.binary()).cast(kind)
+    alone = {value: value_hashes(column[place : place + 1])[0] for place, value in enumerate(values[:10])}
+    assert len(set(alone.values())) == len(alone)
+    assert value_hashes(column).tolist() == [alone[value] for value in values]
+    assert value_hashes(column[7:]).tolist() == [alone[value] for value in values[7:]]
+
+
 def test_row_digest_covers_everything() -> None:
     def digest(position: int = 1, text: str = "x", **columns: Any) -> int:
         arrays = {name: pa.array([value]) for name, value in columns.items()}

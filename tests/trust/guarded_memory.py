@@ -113,7 +113,7 @@ def main(seed: int, rounds: int) -> None:
                     sys.stderr.write(f"{stage.name} {seed}-{number} {'end' if at_end else 'start'}\n")
                     stage.judge(TextBatch(array, np.ones(len(texts), np.bool_)))
                 array = guarded_texts(texts, at_end)
-                sys.stderr.write(f"signatures, shingles and characters {seed}-{number} {'end' if at_end else 'start'}\n")
+                sys.stderr.write(f"signatures and counts {seed}-{number} {'end' if at_end else 'start'}\n")
                 signatures(array, np.ones(len(texts), np.bool_), 5, constants)
                 shingle_sets(array, np.ones(len(texts), np.bool_), 2)
                 offsets, data = text_buffers(array)
