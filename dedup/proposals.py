@@ -157,8 +157,8 @@ def _meeting(keys: Keys) -> Integers:
     """Return the places of keys that occur more than once."""
     order = np.argsort(keys)
     ordered = keys[order]
-    same = ordered[1:] == ordered[:-1]
-    meeting: Integers = order[np.append(False, same) | np.append(same, False)]
+    repeats = np.append(False, ordered[1:] == ordered[:-1])[: len(keys)]
+    meeting: Integers = order[repeats | np.append(repeats[1:], False)[: len(keys)]]
     return meeting
 
 
