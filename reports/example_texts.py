@@ -81,6 +81,7 @@ class StagedTexts:
         self._chunks = lru_cache(maxsize=None)(lambda item: staged_chunks(folder, item))
         self._positions = lru_cache(maxsize=1 << 10)(self._read_positions)
         self._records = lru_cache(maxsize=2)(self._read_records)
+        self._all_findings = lru_cache(maxsize=1)(self._read_findings)
         self._marks = lru_cache(maxsize=4)(lambda number, key: read_marks(folder, number, key))
 
     def look_up(self, wanted: Iterable[Wanted]) -> dict[Wanted, Texts | str]:
@@ -164,9 +165,13 @@ class StagedTexts:
         return segments
 
     def _findings(self, key: int, row: int) -> list[dict[str, Any]]:
-        parts = [read_findings(self._folder, number, key, columns=_SHOWN) for number in self._finding_passes]
-        findings = concat_findings(parts)
+        findings = self._all_findings(key)
         return findings.filter(pc.equal(findings.column("row"), row)).to_pylist()  # type: ignore[no-any-return]
+
+    def _read_findings(self, key: int) -> pa.RecordBatch:
+        return concat_findings(
+            [read_findings(self._folder, number, key, columns=_SHOWN) for number in self._finding_passes]
+        )
 
     def _item(self, file: str, position: int) -> Item | None:
         items = self._items.get(file, [])

@@ -7,6 +7,7 @@ so a text that got through as mark-up could still not load or run anything.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +61,7 @@ def html_report(
         config: the input section.
         plan: the plan of the input; None where staging was removed.
     """
-    from reports.html_examples import rule_examples
+    from reports.html_examples import fetch_dropped, rule_examples
     from reports.html_plots import duplicate_views, score_views
     from reports.html_signals import signal_findings
     from reports.html_views import (
@@ -77,7 +78,11 @@ def html_report(
     from reports.text_sizes import counted_sizes
     from reports.visible import name_text, visible
 
-    findings = signal_findings(folder, outputs, report, infos)
+    # Reading texts leaves the interpreter to the thread that counts.
+    with ThreadPoolExecutor(1) as aside:
+        dropped = aside.submit(fetch_dropped, folder, outputs, report, infos, config, plan)
+        findings = signal_findings(folder, outputs, report, infos)
+        examples = rule_examples(dropped.result(), infos, findings)
     sizes = sizes_of(report)
     environment = templates()
     environment.filters |= {
@@ -108,6 +113,6 @@ def html_report(
         mixture=[(group, entry, shares_of(entry, sizes)) for group, entry in largest_changes(report, SHOWN)],
         sizes=sizes,
         quarantine=report.get("quarantine", {}),
-        examples=rule_examples(folder, outputs, report, infos, config, plan, findings),
+        examples=examples,
     )
     return page.encode()

@@ -57,21 +57,38 @@ class RuleExamples:
     open: bool
 
 
-def rule_examples(
+@dataclass(frozen=True)
+class DroppedExamples:
+    """What the rules that dropped most have dropped.
+
+    Attributes:
+        largest: (stage, rule), the one that dropped most first.
+        rules: the same in the order of the rules.
+        counts: how many records each rule dropped.
+        examples: some of them.
+        texts: has their texts.
+    """
+
+    largest: list[tuple[str, str]]
+    rules: list[tuple[str, str]]
+    counts: dict[tuple[str, str], int]
+    examples: dict[tuple[str, str], list[Example]]
+    texts: ExampleTexts
+
+
+def fetch_dropped(
     folder: Folder,
     outputs: Sequence[str],
     report: Mapping[str, Any],
     infos: Sequence[StageInfo],
     config: InputConfig,
     plan: InputPlan | None,
-    findings: SignalFindings,
-) -> list[RuleExamples]:
-    """Return the examples of the rules that dropped most, in the order of the rules.
+) -> DroppedExamples:
+    """Choose examples of what was dropped, and read their texts; it needs nothing of the signals.
 
     Args:
         outputs: names of all files of the run.
         plan: the plan of the input; None where staging was removed.
-        findings: what the signals come to.
     """
     counts = {
         (stage["name"], rule): entry["first"] for stage in report["stages"] for rule, entry in stage["rules"].items()
@@ -79,20 +96,32 @@ def rule_examples(
     largest = sorted((pair for pair in counts if counts[pair]), key=lambda pair: (-counts[pair], pair))[:MOST_RULES]
     chosen = [pair for pair in counts if pair in largest]
     dropped = dropped_examples(folder, table_files(outputs, "ledger"), chosen)
+    texts = ExampleTexts(folder, outputs, infos, config, plan)
+    texts.fetch([(pair[0], one, False) for pair in chosen for one in dropped.get(pair, [])])
+    return DroppedExamples(largest, chosen, counts, dropped, texts)
+
+
+def rule_examples(dropped: DroppedExamples, infos: Sequence[StageInfo], findings: SignalFindings) -> list[RuleExamples]:
+    """Return the examples of the rules that dropped most, in the order of the rules.
+
+    Args:
+        dropped: those that were dropped, with their texts.
+        findings: what the signals come to.
+    """
     stages = {info.name: info for info in infos}
     rules = {(info.name, rule.name): rule for info in infos for rule in info.rules}
     examples = {
         (pair, kept): of.get(pair, [])
-        for kept, of in ((False, dropped), (True, findings.barely_kept))
-        for pair in chosen
+        for kept, of in ((False, dropped.examples), (True, findings.barely_kept))
+        for pair in dropped.rules
     }
-    texts = _Texts(folder, outputs, infos, config, plan)
-    texts.fetch([(pair[0], one, kept) for (pair, kept), found in examples.items() for one in found])
+    texts = dropped.texts
+    texts.fetch([(pair[0], one, True) for pair in dropped.rules for one in examples[pair, True]])
     biggest: dict[str, tuple[str, str]] = {}
-    for pair in largest:
+    for pair in dropped.largest:
         biggest.setdefault(pair[0], pair)
     found = []
-    for pair in chosen:
+    for pair in dropped.rules:
         rule = rules.get(pair)
         dropped_views, kept_views = (
             [texts.view(stages[pair[0]], rule, one, kept) for one in examples[pair, kept]] for kept in (False, True)
@@ -102,7 +131,7 @@ def rule_examples(
                 stage=pair[0],
                 rule=pair[1],
                 limit=limit_of(stages[pair[0]], rule, findings.thresholds) if rule else "",
-                first=counts[pair],
+                first=dropped.counts[pair],
                 dropped=dropped_views,
                 barely_kept=kept_views,
                 open=biggest[pair[0]] == pair,
@@ -111,7 +140,7 @@ def rule_examples(
     return found
 
 
-class _Texts:
+class ExampleTexts:
     """Gives each example its texts, until the report has enough of them."""
 
     def __init__(
@@ -123,22 +152,22 @@ class _Texts:
         plan: InputPlan | None,
     ) -> None:
         self._folder, self._outputs, self._infos, self._config, self._plan = folder, outputs, infos, config, plan
+        self._staging = StagedTexts(folder, plan, infos, config.fields) if plan and folder.is_local else None
         self._staged: dict[Wanted, Texts | str] = {}
         self._curated: dict[str, Texts] = {}
         self._characters = 0
 
     def fetch(self, examples: Sequence[tuple[str, Example, bool]]) -> None:
         """Read the texts of examples, (stage, record, whether it was kept) each, and of what they are copies of."""
-        if self._plan is not None and self._folder.is_local:
+        if self._staging is not None:
             wanted = [Wanted(one.file, one.position, stage) for stage, one, _ in examples]
             wanted.extend(related for stage, one, _ in examples if (related := _related(one, stage)))
-            staged = StagedTexts(self._folder, self._plan, self._infos, self._config.fields)
-            self._staged = staged.look_up(wanted)
+            self._staged |= self._staging.look_up(wanted)
             return
         added = {column for info in self._infos if info.stage for column in info.stage.curated_columns()}
         ids = {one.record_id for _, one, kept in examples if kept}
         files = table_files(self._outputs, "curated")
-        self._curated = curated_texts(self._folder, files, ids, self._config, added)
+        self._curated |= curated_texts(self._folder, files, ids, self._config, added)
 
     def view(self, info: StageInfo, rule: Rule | None, example: Example, kept: bool) -> ExampleView:
         """Return an example of a rule as it is shown."""
