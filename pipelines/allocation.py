@@ -16,7 +16,8 @@ import sys
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 KEPT_BYTES = 1 << 30
 ARRAY_BYTES = 256 << 20
-"""Larger arrays come from the system, and go back to it."""
+OLD_ARRAY_BYTES = 32 << 20
+"""Larger arrays come from the system, and go back to it; the second is the most that an old glibc takes."""
 
 
 def keep_freed_memory() -> None:
@@ -30,6 +31,7 @@ def keep_freed_memory() -> None:
     if mallopt is None:
         return
     mallopt(_TRIM_THRESHOLD, KEPT_BYTES)
-    mallopt(_MMAP_THRESHOLD, ARRAY_BYTES)
+    if not mallopt(_MMAP_THRESHOLD, ARRAY_BYTES):
+        mallopt(_MMAP_THRESHOLD, OLD_ARRAY_BYTES)
     mallopt(_ARENA_MAX, 1)
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")

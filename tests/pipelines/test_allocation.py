@@ -20,10 +20,10 @@ import pyarrow as pa
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
-np.ones(48 << 20, np.uint8)
+np.ones(24 << 20, np.uint8)
 before = faults()
 for _ in range(20):
-    np.ones(48 << 20, np.uint8)
+    np.ones(24 << 20, np.uint8)
 print(faults() - before, pa.default_memory_pool().backend_name)
 """
 
