@@ -73,6 +73,54 @@ def test_only_plain_linear_layers_are_replaced() -> None:
     assert model.get_submodule("0") is model.get_submodule("2.0")
 
 
+class Intermediate(nn.Module):
+    """The intermediate layer of BERT, or one that looks like it."""
+
+    def __init__(self, act: nn.Module, factor: float = 1.0) -> None:
+        super().__init__()
+        self.dense, self.intermediate_act_fn, self.factor = nn.Linear(24, 40), act, factor
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        return self.intermediate_act_fn(self.factor * self.dense(values))
+
+
+@needs_operations
+@pytest.mark.parametrize(
+    ("layer", "fused"),
+    [
+        (Intermediate(nn.GELU()), True),
+        (Intermediate(nn.GELU("tanh")), False),
+        (Intermediate(nn.ReLU()), False),
+        (Intermediate(nn.GELU(), factor=0.5), False),
+        (nn.Sequential(nn.Linear(24, 40), nn.GELU()), False),
+    ],
+)
+def test_gelu_is_applied_by_the_product_where_it_follows_at_once(layer: nn.Module, fused: bool) -> None:
+    values = torch.randn(3, 5, 24, generator=torch.Generator().manual_seed(4))
+    with torch.inference_mode():
+        wanted = layer(values)
+        pack_linear_layers(layer)
+        torch.testing.assert_close(layer(values), wanted, rtol=1e-5, atol=1e-5)
+    activations = [module.activation for module in layer.modules() if isinstance(module, PackedLinear)]
+    assert activations == ["gelu" if fused else "none"]
+
+
+@needs_operations
+def test_gelu_is_fused_in_a_model_of_bert() -> None:
+    from transformers import BertConfig, BertModel
+
+    shape = BertConfig(vocab_size=30, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24)
+    model = BertModel(shape).eval()
+    ids = torch.arange(12).reshape(2, 6)
+    with torch.inference_mode():
+        wanted = model(ids).last_hidden_state
+        pack_linear_layers(model)
+        torch.testing.assert_close(model(ids).last_hidden_state, wanted, rtol=1e-5, atol=1e-5)
+    activations = [module.activation for module in model.modules() if isinstance(module, PackedLinear)]
+    assert activations.count("gelu") == 2
+    assert activations.count("none") == len(activations) - 2
+
+
 def test_a_build_without_the_operations_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     can_pack.cache_clear()
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
