@@ -39,15 +39,15 @@ MEMO_TEXT_BYTES = 8192
 """Texts up to this size are summed by what is remembered; see ``corpus.fasttext_kernel``."""
 
 
-def file_digest(path: str) -> str:
-    """Return the SHA-256 of a file in hexadecimal; UsageError if it cannot be read."""
+def file_digest(path: str, name: str = "the fastText model") -> str:
+    """Return the SHA-256 of a file in hexadecimal; UsageError, which calls it by a name, if it cannot be read."""
     digest = hashlib.sha256()
     try:
         with Path(path).open("rb") as file:
             while block := file.read(1 << 20):
                 digest.update(block)
     except OSError as error:
-        raise UsageError(f"{path}: cannot read the fastText model: {error.strerror}. Check the path.") from error
+        raise UsageError(f"{path}: cannot read {name}: {error.strerror}. Check the path.") from error
     return digest.hexdigest()
 
 

@@ -33,7 +33,9 @@ def load_tokenizer(path: str, setting: str) -> Any:
     try:
         return tokenizers.Tokenizer.from_file(path)
     except Exception as error:
-        raise UsageError(f"{path}: no tokenizer.json of the package tokenizers ({error})") from error
+        raise UsageError(
+            f"{path}: no tokenizer.json of the package tokenizers ({error}); {setting} is the path of one"
+        ) from error
 
 
 def count_tokens(tokenizer: Any, texts: pa.StringArray) -> Integers:

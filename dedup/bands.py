@@ -71,6 +71,8 @@ def choose_bands(threshold: float, permutations: int, catch_probability: float =
             break  # more rows would need as many bands or more, and there is room for fewer
         found.append(Bands(bands, rows))
     if not found:
+        if catch_probability == 1:
+            raise ValueError("catch_probability 1.0 cannot be reached by any permutations; give less, such as 0.999")
         best = Bands(permutations, 1).probability(threshold)
         raise ValueError(
             f"catch_probability {catch_probability} cannot be reached at threshold {threshold} with permutations "

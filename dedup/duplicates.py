@@ -8,7 +8,7 @@ leave, but for those that the duplication budget lets stay. ``dedup.proposals``,
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -33,6 +33,7 @@ MOST_IN_MEMORY = 16 << 20
 """Bytes of keys up to which a local engine shuffles them itself."""
 NODE_BYTES = 160
 WARN_FROM = 0.5
+SHOWN_NAMES = 5
 TOKEN_SETTING = "budget_unit: tokens"
 """The setting that needs a tokenizer, for messages."""
 
@@ -153,16 +154,32 @@ class DuplicateStage(CorpusStage):
                 "record has a value in such a column; name a column of the input or a signal, and give --overwrite"
             )
 
-    def warnings(self) -> list[str]:
+    def warnings(self, found: Mapping[str, Collection[str]]) -> list[str]:
         """Return what to say of the settings.
 
         One small study (arXiv 2411.15821, on TinyStories) found a little more accuracy with a duplication of 0.25, and
         40 % less with 1.0.
+
+        Args:
+            found: the names that records have, by ``source`` and ``language``.
         """
-        shares = [self.config.budget, *(self.config.groups.values.values() if self.config.groups else ())]
-        if max(shares) < WARN_FROM:
-            return []
-        return [f"duplication_budget is {max(shares):g}: so much repetition is known to make models worse"]
+        config, groups = self.config, self.config.groups
+        shares = [config.budget, *(groups.values.values() if groups else ())]
+        warnings = []
+        if max(shares) >= WARN_FROM:
+            warnings.append(f"duplication_budget is {max(shares):g}: so much repetition is known to make models worse")
+        listed = [name for key in config.priorities if not isinstance(key, str) for name in key.source]
+        named = [("protect", "source", config.protect), ("priority", "source", listed)]
+        if groups is not None and (groups.by == "source" or (groups.by == "language" and self._group_signal)):
+            named.append(("duplication_budget.values", groups.by, list(groups.values)))
+        for setting, column, names in named:
+            missing = [name for name in names if name not in found[column]]
+            if missing:
+                there = ", ".join(sorted(found[column])[:SHOWN_NAMES]) or "none"
+                more = ", …" if len(found[column]) > SHOWN_NAMES else ""
+                text = f"{setting} names {', '.join(missing)}, a {column} that no record has; there are {there}{more}"
+                warnings.append(text)
+        return warnings
 
     @property
     def copies_may_differ(self) -> bool:
@@ -214,7 +231,7 @@ class DuplicateStage(CorpusStage):
             return {}
         from corpus.fasttext import file_digest
 
-        return {"tokenizer": file_digest(self.config.tokenizer)}
+        return {"tokenizer": file_digest(self.config.tokenizer, f"stages.{self.name}.tokenizer")}
 
     def bind(self, before: Sequence[Stage]) -> None:
         """Find the signals that priority and groups name. Raises UsageError for those that no stage before gives."""

@@ -171,7 +171,7 @@ class Contamination(RecordStage):
 
         digests = {"suites": content_digest(self._files())}
         if self.config.boilerplate_file is not None:
-            digests["boilerplate_file"] = file_digest(self.config.boilerplate_file)
+            digests["boilerplate_file"] = file_digest(self.config.boilerplate_file, "boilerplate_file")
         return digests
 
     def prepare(self) -> None:

@@ -68,7 +68,7 @@ class Tokens(RecordStage):
         """Return the digest of the tokenizer's file."""
         from corpus.fasttext import file_digest
 
-        return {"tokenizer": file_digest(self.config.tokenizer)}
+        return {"tokenizer": file_digest(self.config.tokenizer, f"stages.{self.name}.tokenizer")}
 
     def check(self) -> None:
         """Load the tokenizer. Raises UsageError."""

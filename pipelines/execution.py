@@ -359,13 +359,14 @@ def _warnings(config: RunConfig, plan: InputPlan, books: Books, stages: Sequence
         if name is not None:
             warnings.append(f"no record has a value in {name}, the column that input.{setting} names")
     entries = {entry["name"]: entry for entry in report["stages"]}
+    found = {group: report[f"by_{group}"].keys() for group in ("source", "language")}
     for stage in stages:
         entry = entries[stage.name]
         if "notices" in entry:
             counts = {**entry["notices"], "entered": entry["entered"]}
             warnings.extend(f"{stage.name}: {sentence}" for sentence in stage.notices(counts))
         if isinstance(stage, DuplicateStage):
-            warnings.extend(f"{stage.name}: {sentence}" for sentence in stage.warnings())
+            warnings.extend(f"{stage.name}: {sentence}" for sentence in stage.warnings(found))
     if plan.left_out:
         warnings.append(f"{len(plan.left_out)} files were left out for their names, first {plan.left_out[0]}")
     if report["records"]["read"] == 0:

@@ -205,10 +205,10 @@ def print_scores(scores: Mapping[str, Any], reused: Mapping[str, Any], console: 
         spread = ", ".join(f"{float(q):.0%}: {value:g}" for q, value in entry["quantiles"].items())
         console.print(f"{name}: {entry['scored']:,} scored, mean {entry['mean']} ({spread})", markup=False)
         correlation, means = entry["correlation_with_length"], (entry["mean_of_kept"], entry["mean_of_dropped"])
+        of_both = "" if None in means else f"mean of those that stay {means[0]}, of those that leave {means[1]}; "
         if correlation is not None:
             console.print(
-                f"{name}: mean of those that stay {means[0]}, of those that leave {means[1]}; correlation with length "
-                f"{correlation}",
+                f"{name}: {of_both}correlation with length {correlation}",
                 markup=False,
             )
         if entry["truncated"]:

@@ -13,11 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.batch import chunk_key, first_row_id, split_row_id
+from corpus.errors import UsageError
 from corpus.stages import CorpusVerdict
 from dedup.cluster_resolution import Group, node_columns, pack_nodes, resolve_clusters
 from dedup.exact_duplicates import ExactDuplicates, ExactDuplicatesConfig
 from dedup.proposals import ENTRY_BYTES, propose
 from dedup.signature_tables import key_entries
+from pipelines.config import config_from_mapping
 from tests.dedup.reference import OVER_BUDGET, OVER_MAX_COPIES, Budget, Record, find_fates
 from tests.dedup.staged_texts import no_edges, no_marks, no_nodes, record_batch
 
@@ -177,6 +179,41 @@ def test_whether_any_copy_may_stay(settings: dict[str, Any], keeps: bool) -> Non
     [(0, ""), (0.49, ""), (0.5, "0.5"), (2.5, "2.5"), ({"by": "kind", "default": 0, "values": {"x": 0.75}}, "0.75")],
 )
 def test_much_duplication_is_warned_of(budget: Any, warned: str) -> None:
-    found = exact_duplicates(duplication_budget=budget).warnings()
+    found = exact_duplicates(duplication_budget=budget).warnings({"source": ["wiki"], "language": []})
     assert len(found) == bool(warned)
     assert all(f"duplication_budget is {warned}:" in warning for warning in found)
+
+
+@pytest.mark.parametrize(
+    ("settings", "warned"),
+    [
+        ({"protect": ["wiki", "Wiki"]}, "protect names Wiki, a source that no record has; there are forum, web, wiki"),
+        ({"protect": ["wiki"], "priority": [{"source": ["web", "forum"]}, "length"]}, ""),
+        ({"priority": [{"source": ["wikk"]}]}, "priority names wikk, a source that no record has"),
+        (
+            {"duplication_budget": {"by": "source", "default": 0, "values": {"web": 0.1, "wikki": 0.2}}},
+            "duplication_budget.values names wikki, a source that no record has",
+        ),
+        (
+            {"duplication_budget": {"by": "language", "default": 0, "values": {"xx": 0.2}}},
+            "duplication_budget.values names xx, a language that no record has; there are en",
+        ),
+    ],
+)
+def test_names_that_no_record_has_are_warned_of(settings: dict[str, Any], warned: str) -> None:
+    found = {"source": {"wiki": 1, "web": 2, "forum": 3}, "language": {"en": 6}}
+    *_, stage = config_from_mapping(
+        {"input": {"files": ["x"]}, "stages": ["language", {"exact_duplicates": settings}]}
+    ).build()
+    assert isinstance(stage, ExactDuplicates)
+    warnings = stage.warnings(found)
+    assert len(warnings) == bool(warned)
+    assert all(warned in warning for warning in warnings)
+
+
+def test_a_tokenizer_that_is_missing_is_named() -> None:
+    stage = exact_duplicates(duplication_budget=0.1, budget_unit="tokens", tokenizer="absent.json")
+    with pytest.raises(
+        UsageError, match=r"absent\.json: cannot read stages\.exact_duplicates\.tokenizer: No such file"
+    ):
+        stage.fingerprint()
