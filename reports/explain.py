@@ -159,7 +159,9 @@ def _rule(
         meets = None
     else:
         kind = pa.string() if rule.test == "one_of" or isinstance(value, str) else pa.float64()
-        meets = not bool(rule_fails(rule, pa.array([value], kind), languages)[0])
+        fails = bool(rule_fails(rule, pa.array([value], kind), languages)[0])
+        # What was not measured fails no limit, and meets none.
+        meets = None if value is None and not fails and rule.test in ("at_least", "at_most") else not fails
     found = {"name": rule.name, "signal": rule.signal, "test": rule.test, "value": value, "threshold": limit}
     return found | ({"values": list(rule.values)} if rule.test == "one_of" else {}) | {"meets": meets}
 

@@ -25,6 +25,7 @@ HOSTILE = " \x1b[2J\x1b]0;owned\x07 \u202egnirts"
 # One that cannot be judged: the function raises.
 FUNCTION = "def length(record):\n    return len(record['text']) / (record['record_id'] != 'broken')\n"
 WORDS = " ".join(ENGLISH)
+GRADES = {"high": 4.5, "low": 1.0, "none": None}
 
 
 def rows() -> list[dict[str, Any]]:
@@ -184,3 +185,13 @@ def test_without_staging_texts_of_kept_records_come_from_curated(finished: Path,
         assert "staging was removed" in record["texts"][0]["missing"]
         assert record["ledger"] == one(finished, record_id)["ledger"]
     assert "staging was removed" in one(folder, "copy")["comparison"]["missing"]
+
+
+def test_a_score_that_is_missing_meets_no_limit(tmp_path: Path) -> None:
+    lines = [json.dumps({"id": name, "text": f"a text of {name}", "grade": grade}) for name, grade in GRADES.items()]
+    (tmp_path / "data.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    stages: list[Any] = [{"column": {"column": "grade", "keep": {"at_least": 3}}}]
+    config = write_config(tmp_path / "c.yaml", [f"{tmp_path}/data.jsonl"], tmp_path / "run", stages, id_column="id")
+    assert run(config) == 0
+    found = {name: rule(one(tmp_path / "run", name), "keep", "column")["meets"] for name in GRADES}
+    assert found == {"high": True, "low": False, "none": None}
