@@ -61,7 +61,7 @@ def html_report(
         config: the input section.
         plan: the plan of the input; None where staging was removed.
     """
-    from reports.html_examples import fetch_dropped, rule_examples
+    from reports.html_examples import rule_examples
     from reports.html_plots import duplicate_views, score_views
     from reports.html_signals import signal_findings
     from reports.html_views import (
@@ -80,9 +80,9 @@ def html_report(
 
     # Reading texts leaves the interpreter to the thread that counts.
     with ThreadPoolExecutor(1) as aside:
-        dropped = aside.submit(fetch_dropped, folder, outputs, report, infos, config, plan)
-        findings = signal_findings(folder, outputs, report, infos)
-        examples = rule_examples(dropped.result(), infos, findings)
+        counted = aside.submit(signal_findings, folder, outputs, report, infos)
+        examples = rule_examples(folder, outputs, report, infos, config, plan, counted)
+        findings = counted.result()
     sizes = sizes_of(report)
     environment = templates()
     environment.filters |= {

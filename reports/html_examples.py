@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,38 +58,21 @@ class RuleExamples:
     open: bool
 
 
-@dataclass(frozen=True)
-class DroppedExamples:
-    """What the rules that dropped most have dropped.
-
-    Attributes:
-        largest: (stage, rule), the one that dropped most first.
-        rules: the same in the order of the rules.
-        counts: how many records each rule dropped.
-        examples: some of them.
-        texts: has their texts.
-    """
-
-    largest: list[tuple[str, str]]
-    rules: list[tuple[str, str]]
-    counts: dict[tuple[str, str], int]
-    examples: dict[tuple[str, str], list[Example]]
-    texts: ExampleTexts
-
-
-def fetch_dropped(
+def rule_examples(
     folder: Folder,
     outputs: Sequence[str],
     report: Mapping[str, Any],
     infos: Sequence[StageInfo],
     config: InputConfig,
     plan: InputPlan | None,
-) -> DroppedExamples:
-    """Choose examples of what was dropped, and read their texts; it needs nothing of the signals.
+    signals: Future[SignalFindings],
+) -> list[RuleExamples]:
+    """Return the examples of the rules that dropped most, in the order of the rules.
 
     Args:
         outputs: names of all files of the run.
         plan: the plan of the input; None where staging was removed.
+        signals: what the signals come to, which is waited for once the texts of what was dropped are read.
     """
     counts = {
         (stage["name"], rule): entry["first"] for stage in report["stages"] for rule, entry in stage["rules"].items()
@@ -96,32 +80,22 @@ def fetch_dropped(
     largest = sorted((pair for pair in counts if counts[pair]), key=lambda pair: (-counts[pair], pair))[:MOST_RULES]
     chosen = [pair for pair in counts if pair in largest]
     dropped = dropped_examples(folder, table_files(outputs, "ledger"), chosen)
-    texts = ExampleTexts(folder, outputs, infos, config, plan)
+    texts = _Texts(folder, outputs, infos, config, plan)
     texts.fetch([(pair[0], one, False) for pair in chosen for one in dropped.get(pair, [])])
-    return DroppedExamples(largest, chosen, counts, dropped, texts)
-
-
-def rule_examples(dropped: DroppedExamples, infos: Sequence[StageInfo], findings: SignalFindings) -> list[RuleExamples]:
-    """Return the examples of the rules that dropped most, in the order of the rules.
-
-    Args:
-        dropped: those that were dropped, with their texts.
-        findings: what the signals come to.
-    """
+    findings = signals.result()
     stages = {info.name: info for info in infos}
     rules = {(info.name, rule.name): rule for info in infos for rule in info.rules}
     examples = {
         (pair, kept): of.get(pair, [])
-        for kept, of in ((False, dropped.examples), (True, findings.barely_kept))
-        for pair in dropped.rules
+        for kept, of in ((False, dropped), (True, findings.barely_kept))
+        for pair in chosen
     }
-    texts = dropped.texts
-    texts.fetch([(pair[0], one, True) for pair in dropped.rules for one in examples[pair, True]])
+    texts.fetch([(pair[0], one, True) for pair in chosen for one in examples[pair, True]])
     biggest: dict[str, tuple[str, str]] = {}
-    for pair in dropped.largest:
+    for pair in largest:
         biggest.setdefault(pair[0], pair)
     found = []
-    for pair in dropped.rules:
+    for pair in chosen:
         rule = rules.get(pair)
         dropped_views, kept_views = (
             [texts.view(stages[pair[0]], rule, one, kept) for one in examples[pair, kept]] for kept in (False, True)
@@ -131,7 +105,7 @@ def rule_examples(dropped: DroppedExamples, infos: Sequence[StageInfo], findings
                 stage=pair[0],
                 rule=pair[1],
                 limit=limit_of(stages[pair[0]], rule, findings.thresholds) if rule else "",
-                first=dropped.counts[pair],
+                first=counts[pair],
                 dropped=dropped_views,
                 barely_kept=kept_views,
                 open=biggest[pair[0]] == pair,
@@ -140,7 +114,7 @@ def rule_examples(dropped: DroppedExamples, infos: Sequence[StageInfo], findings
     return found
 
 
-class ExampleTexts:
+class _Texts:
     """Gives each example its texts, until the report has enough of them."""
 
     def __init__(
