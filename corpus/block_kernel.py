@@ -140,26 +140,6 @@ wide_block = block_of(((0x80, 0xFF),))
 
 
 @inlined
-def is_ascii(text: Bytes, start: int, end: int, readable: int) -> bool:
-    """Say whether all bytes between two positions are ASCII.
-
-    Args:
-        readable: how many bytes can be read of ``text``.
-    """
-    while start + BLOCK <= end:
-        (wide,) = wide_block(text, start)
-        if wide != 0:
-            return False
-        start += BLOCK
-    if start + BLOCK <= readable:
-        (wide,) = wide_block(text, start)
-        return bool(wide & ((1 << (end - start)) - 1) == 0)
-    while start < end and text[start] < 0x80:
-        start += 1
-    return start == end
-
-
-@inlined
 def behind_ascii(text: Bytes, start: int, end: int, readable: int) -> int:
     """Return the first position from ``start`` on whose byte is not ASCII, ``end`` where there is none before it.
 
@@ -174,3 +154,13 @@ def behind_ascii(text: Bytes, start: int, end: int, readable: int) -> int:
     while start < end and text[start] < 0x80:
         start += 1
     return min(start, end)
+
+
+@inlined
+def is_ascii(text: Bytes, start: int, end: int, readable: int) -> bool:
+    """Say whether all bytes between two positions are ASCII.
+
+    Args:
+        readable: how many bytes can be read of ``text``.
+    """
+    return behind_ascii(text, start, end, readable) == end
