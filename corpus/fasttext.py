@@ -7,7 +7,6 @@ The model's format and arithmetic are fastText's (Bojanowski et al., Enriching W
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import threading
 from abc import ABC, abstractmethod
@@ -21,8 +20,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corpus import fasttext_model
+from corpus.digests import file_digest
 from corpus.errors import UsageError
-from corpus.fasttext_model import LABEL_PREFIX, Floats, Header, ModelFile
+from corpus.fasttext_model import FILE_NAME, LABEL_PREFIX, Floats, Header, ModelFile
 from corpus.text import text_buffers
 
 DEFAULT_MODEL_SHA256 = "8f3472cfe8738a7b6099e8e999c3cbfae0dcd15696aac7d7738a8039db603e83"
@@ -39,18 +39,6 @@ MEMO_TEXT_BYTES = 8192
 """Texts up to this size are summed by what is remembered; see ``corpus.fasttext_kernel``."""
 
 
-def file_digest(path: str, name: str = "the fastText model") -> str:
-    """Return the SHA-256 of a file in hexadecimal; UsageError, which calls it by a name, if it cannot be read."""
-    digest = hashlib.sha256()
-    try:
-        with Path(path).open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot read {name}: {error.strerror}. Check the path.") from error
-    return digest.hexdigest()
-
-
 def default_model_path() -> str:
     """Return the path of ``lid.176.ftz``, fastText's language identification model, in the installed packages.
 
@@ -64,7 +52,7 @@ def default_model_path() -> str:
     path = Path(spec.submodule_search_locations[0]) / "data" / "lid.176.ftz"
     if not path.is_file():
         raise UsageError(f"{path}: the language model is missing. {remedy}")
-    digest = file_digest(str(path))
+    digest = file_digest(str(path), FILE_NAME)
     if digest != DEFAULT_MODEL_SHA256:
         raise UsageError(f"{path}: the language model has SHA-256 {digest}, not {DEFAULT_MODEL_SHA256}. {remedy}")
     return str(path)
@@ -91,7 +79,7 @@ class FastTextModel(ABC):
         if header.model in fasttext_model.MODEL_NAMES and header.model != fasttext_model.SUPERVISED:
             name = fasttext_model.MODEL_NAMES[header.model]
             raise UsageError(f"{path}: a {name} model gives word vectors, no labels. Give a supervised fastText model.")
-        return _load(path, file_digest(path), header)
+        return _load(path, file_digest(path, FILE_NAME), header)
 
     def predict(
         self, texts: pa.StringArray, alive: npt.NDArray[np.bool_], first_characters: int = 0

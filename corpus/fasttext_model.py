@@ -31,6 +31,8 @@ KNOWN_VERSIONS = (11, 12)
 HIERARCHICAL_SOFTMAX, NEGATIVE_SAMPLING, SOFTMAX, ONE_VERSUS_ALL = 1, 2, 3, 4
 SUPERVISED = 3
 MODEL_NAMES = {1: "cbow", 2: "skipgram", SUPERVISED: "supervised"}
+FILE_NAME = "the fastText model"
+"""What messages call the file."""
 LABEL_PREFIX = "__label__"
 
 _HEADER = struct.Struct("<2i12id")
@@ -136,7 +138,7 @@ def read_header(path: str) -> Header:
         with Path(path).open("rb") as file:
             data = file.read(_HEADER.size)
     except OSError as error:
-        raise UsageError(f"{path}: cannot read the fastText model: {error.strerror}. Check the path.") from error
+        raise UsageError(f"{path}: cannot read {FILE_NAME}: {error.strerror}. Check the path.") from error
     if len(data) < _HEADER.size or struct.unpack_from("<i", data)[0] != MAGIC:
         raise UsageError(
             f"{path}: not a fastText model (it does not begin as one). Give a .bin or .ftz file that fastText wrote."

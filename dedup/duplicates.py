@@ -229,7 +229,7 @@ class DuplicateStage(CorpusStage):
         """Return the digest of the tokenizer's file."""
         if self.config.tokenizer is None:
             return {}
-        from corpus.fasttext import file_digest
+        from corpus.digests import file_digest
 
         return {"tokenizer": file_digest(self.config.tokenizer, f"stages.{self.name}.tokenizer")}
 

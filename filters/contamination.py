@@ -166,7 +166,7 @@ class Contamination(RecordStage):
 
     def fingerprint(self) -> Mapping[str, str]:
         """Return the digest of the suites. Raises UsageError if there is none, or one cannot be read."""
-        from corpus.fasttext import file_digest
+        from corpus.digests import file_digest
         from filters.suites import content_digest
 
         digests = {"suites": content_digest(self._files())}

@@ -222,17 +222,12 @@ class Datatrove(EditingStage):
 
 def _digest(path: str, setting: str) -> str:
     """Return the SHA-256 of a file, which may be a large model."""
-    import hashlib
-    from pathlib import Path
+    from corpus.digests import sha256_of
 
-    digest = hashlib.sha256()
     try:
-        with Path(path).open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
+        return sha256_of(path)
     except OSError as error:
         raise UsageError(f"{setting}: cannot read {path}: {error.strerror}; give this user access to it") from None
-    return digest.hexdigest()
 
 
 def _metadata(columns: tuple[dict[str, Any], str | None, str | None]) -> dict[str, Any]:

@@ -76,9 +76,10 @@ class Language(RecordStage):
 
     def fingerprint(self) -> Mapping[str, str]:
         """Return the SHA-256 of the model. Raises UsageError if it cannot be read."""
-        from corpus.fasttext import file_digest
+        from corpus.digests import file_digest
+        from corpus.fasttext_model import FILE_NAME
 
-        return {"model": file_digest(self._path())}
+        return {"model": file_digest(self._path(), FILE_NAME)}
 
     def prepare(self) -> None:
         """Load the model. Raises UsageError if it cannot be used or lacks a label of ``keep``."""

@@ -66,7 +66,7 @@ class Tokens(RecordStage):
 
     def fingerprint(self) -> Mapping[str, str]:
         """Return the digest of the tokenizer's file."""
-        from corpus.fasttext import file_digest
+        from corpus.digests import file_digest
 
         return {"tokenizer": file_digest(self.config.tokenizer, f"stages.{self.name}.tokenizer")}
 

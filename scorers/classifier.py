@@ -148,11 +148,12 @@ class FastTextClassifier(ScoreStage):
 
     def fingerprint(self) -> Mapping[str, str]:
         """Return the SHA-256 of the model. Raises UsageError if it cannot be read or lacks the label."""
-        from corpus.fasttext import file_digest
+        from corpus.digests import file_digest
+        from corpus.fasttext_model import FILE_NAME
 
         self._label()
         # The suffix says what kind of model it is where the digest stands for the file.
-        return {"model": file_digest(self.config.model) + PurePath(self.config.model).suffix}
+        return {"model": file_digest(self.config.model, FILE_NAME) + PurePath(self.config.model).suffix}
 
     def identity(self) -> Mapping[str, str]:
         """Return model and label."""

@@ -21,12 +21,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from corpus.digests import sha256_of
 from corpus.errors import UsageError
 
 SPECIFICATION, TENSORS = "delta.json", "delta.safetensors"
 WEIGHTS, CONFIG, TOKENIZER_CONFIG = "model.safetensors", "config.json", "tokenizer_config.json"
 DIGESTS = "digests.json"
-BLOCK = 1 << 20
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -191,7 +191,7 @@ def _is_whole(folder: Path) -> bool:
     """Say whether a model is there as it was written."""
     try:
         digests: dict[str, str] = json.loads((folder / DIGESTS).read_bytes())
-        return all(file_digest(folder / name) == digest for name, digest in digests.items())
+        return all(sha256_of(folder / name) == digest for name, digest in digests.items())
     except (OSError, ValueError):
         return False
 
@@ -219,23 +219,14 @@ def _write_model(folder: Path, target: Path) -> None:
         tensors[name] = values.astype("float32")
     # Libraries that read the file look for this note.
     save_file(tensors, target / WEIGHTS, metadata={"format": "pt"})
-    digests = {path.name: file_digest(path) for path in sorted(target.iterdir())}
+    digests = {path.name: sha256_of(path) for path in sorted(target.iterdir())}
     (target / DIGESTS).write_text(json.dumps(digests, indent=1) + "\n", encoding="utf-8")
 
 
 def _check_file(path: Path, wanted: str, remedy: str) -> None:
     try:
-        digest = file_digest(path)
+        digest = sha256_of(path)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror}); {remedy}") from error
     if digest != wanted:
         raise UsageError(f"{path}: the SHA-256 is {digest}, not {wanted}; {remedy}")
-
-
-def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file in hexadecimal. Raises OSError."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(BLOCK):
-            digest.update(block)
-    return digest.hexdigest()

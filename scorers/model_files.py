@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from corpus.digests import sha256_of
 from corpus.errors import UsageError
 from scorers.delta import changed_model, delta_digest, installed_model, is_delta, materialised
 
@@ -31,7 +32,6 @@ SUFFIXES = (".json", ".safetensors", ".txt", ".model", ".jinja", ".tiktoken")
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "spm.model", "spiece.model", "vocab.txt", "vocab.json")
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 CODE_CLASSES = frozenset({"AutoConfig", "AutoModelForSequenceClassification"})
-BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -202,8 +202,4 @@ def model_digest(source: ModelSource) -> str:
 
 @cache
 def _file_digest(path: Path, size: int, modified: int) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+    return sha256_of(path)

@@ -30,8 +30,9 @@ import transformers
 from safetensors.torch import save_file
 from torch import nn
 
+from corpus.digests import sha256_of
 from corpus.errors import UsageError
-from scorers.delta import SPECIFICATION, TENSORS, WEIGHTS, Base, DeltaSpecification, base_folder, file_digest
+from scorers.delta import SPECIFICATION, TENSORS, WEIGHTS, Base, DeltaSpecification, base_folder
 from scorers.last_layer import HiddenStates, LastLayer, hidden_states
 from scorers.scored_answers import ScoredAnswer, made_bad, pair_accuracy, read_scored_answers
 
@@ -86,7 +87,7 @@ def base_model() -> tuple[Base, Path]:
     """Return the encoder that is trained on and its folder. Raises UsageError where its package is not installed."""
     base = Base(package=PACKAGE, version=VERSION, module=MODULE, folder=FOLDER, files={})
     folder = base_folder(base, "the encoder is that of")
-    files = {name: file_digest(folder / name) for name in BASE_FILES}
+    files = {name: sha256_of(folder / name) for name in BASE_FILES}
     return base.model_copy(update={"files": files}), folder
 
 
@@ -191,7 +192,7 @@ def write_delta(
         format=1,
         base=base,
         prefix=PREFIX,
-        tensors=file_digest(out / TENSORS),
+        tensors=sha256_of(out / TENSORS),
         config={
             "architectures": ["BertForSequenceClassification"],
             "id2label": {"0": "score"},
