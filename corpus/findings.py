@@ -40,6 +40,9 @@ SPAN_SCHEMA = pa.schema(
 FINDING_SCHEMA = pa.schema([pa.field("stage", pa.string()), pa.field("field", pa.string()), *SPAN_SCHEMA])
 """Findings of all stages of a pass on a batch."""
 
+EDIT_COLUMNS = ("stage", "field", "row", "start", "end", "action", "replacement")
+"""The columns of findings that edits are made of."""
+
 NO_FINDINGS = pa.RecordBatch.from_pylist([], schema=FINDING_SCHEMA)
 
 Integers = npt.NDArray[np.int64]
@@ -103,6 +106,22 @@ def edits_of(findings: pa.RecordBatch) -> pa.RecordBatch:
     editing = pc.or_(*(pc.equal(actions, action) for action in EDITING))
     # A copy of all findings costs more than to see that all are edits.
     return findings if pc.all(editing).as_py() else findings.filter(editing)
+
+
+def findings_of_rows(findings: pa.RecordBatch, rows: Integers, length: int) -> pa.RecordBatch:
+    """Return what was found in chosen rows, as findings of a batch that has only these.
+
+    Args:
+        rows: their numbers, ascending.
+        length: how many rows the batch has in all.
+    """
+    if not findings.num_rows:
+        return findings
+    places: Any = np.full(length, -1, np.int32)
+    places[rows] = np.arange(len(rows))
+    now = places[findings.column("row").to_numpy()]
+    chosen = findings.filter(pa.array(now >= 0))
+    return chosen.set_column(chosen.schema.get_field_index("row"), SPAN_SCHEMA.field("row"), pa.array(now[now >= 0]))
 
 
 def apply_edits(texts: pa.StringArray, edits: pa.RecordBatch) -> pa.StringArray:

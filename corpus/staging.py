@@ -12,11 +12,13 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from corpus.batch import DEAD_SCHEMA, DocumentBatch, chunk_key, split_chunk_key
 from corpus.edited import edited_records, text_fields
-from corpus.findings import NO_FINDINGS
+from corpus.findings import EDIT_COLUMNS, NO_FINDINGS, findings_of_rows
 from corpus.folder import Folder
 
 # LZ4 costs little and halves the disk that text needs. A worker is one core: Arrow's own threads would take others'.
@@ -134,15 +136,27 @@ def read_findings(
     return _read(folder, _findings_name(number, key), columns)
 
 
-def read_current(folder: Folder, number: int, key: int, records: pa.RecordBatch) -> pa.RecordBatch:
-    """Return records, as they were read, with the edits of passes 1 to ``number``.
+def read_current(
+    folder: Folder, number: int, key: int, records: pa.RecordBatch, rows: npt.NDArray[np.int64] | None = None
+) -> pa.RecordBatch:
+    """Return records with the edits of passes 1 to ``number``.
 
     Args:
-        records: all columns of a batch, or some of them.
+        records: all columns of a batch, or some of them, as they were read.
+        rows: numbers of the records that are returned, ascending; None for all.
     """
+    if rows is not None and len(rows) == records.num_rows:
+        rows = None
+    length = records.num_rows
+    if rows is not None:
+        records = records.take(pa.array(rows))
     for earlier in range(1, number + 1):
         marks = read_marks(folder, earlier, key)
-        findings = read_findings(folder, earlier, key, marks) if text_fields(records) else NO_FINDINGS
+        findings = NO_FINDINGS
+        if text_fields(records):
+            findings = read_findings(folder, earlier, key, marks, EDIT_COLUMNS)
+        if rows is not None:
+            marks, findings = marks.take(pa.array(rows)), findings_of_rows(findings, rows, length)
         edited = edited_records(records, marks, findings)
         records = records if edited is None else edited
     return records

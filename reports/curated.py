@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from corpus.column_types import ColumnTypes
@@ -89,18 +90,27 @@ class CuratedStatistics:
 
 
 def curated_table(
-    records: pa.RecordBatch, fates: Fates, layout: CuratedLayout, schema: pa.Schema, statistics: CuratedStatistics
+    kept: pa.RecordBatch,
+    rows: npt.NDArray[np.int64],
+    fates: Fates,
+    layout: CuratedLayout,
+    schema: pa.Schema,
+    statistics: CuratedStatistics,
 ) -> pa.Table:
-    """Return the kept records of a batch as rows of the curated files, and add them to the statistics."""
-    rows = pa.array(np.flatnonzero(fates.kept))
-    whole = len(rows) == records.num_rows
-    kept = records if whole else records.take(rows)
+    """Return the kept records of a batch as rows of the curated files, and add them to the statistics.
+
+    Args:
+        kept: the records that are kept, with all edits made.
+        rows: their numbers in the batch.
+        fates: of all records of the batch.
+    """
+    places = pa.array(rows)
     columns: list[pa.Array] = [kept.column(name) for name in layout.config.fields[: len(layout.text_columns)]]
     columns.extend(array for _, array in output_columns(kept, layout.types))
     columns.extend([kept.column("record_id"), hex_hashes(kept.column("content_hash"))])
     for stage, signal in layout.signals.values():
         values = fates.columns[f"{stage}.{signal}"]
-        columns.append(values if whole else values.take(rows))
+        columns.append(values.take(places))
     table = pa.Table.from_arrays(
         [column.cast(item.type) for column, item in zip(columns, schema, strict=True)], schema=schema
     )

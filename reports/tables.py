@@ -123,19 +123,21 @@ def _json(value: Any) -> str:
 
 
 def _rule_values(
-    info: StageInfo, rule: Rule, records: pa.RecordBatch, fates: Fates
-) -> tuple[pa.Array, list[str | None]]:
-    """Return the measured values (float64) and details of all records under a rule."""
-    length = records.num_rows
+    info: StageInfo, rule: Rule, records: pa.RecordBatch, fates: Fates, rows: pa.Array
+) -> tuple[pa.Array, pa.Array]:
+    """Return the measured values (float64) and details (strings) of chosen records under a rule."""
+    length = len(rows)
+    nothing = pa.nulls(length, pa.string())
     if info.stage is None:
         if rule.name == "empty_text":
-            return pa.array(np.zeros(length)), [None] * length
-        return records.column("bytes").cast(pa.float64()), [None] * length
-    values = fates.signal(info, rule.signal)
+            return pa.array(np.zeros(length)), nothing
+        return records.column("bytes").take(rows).cast(pa.float64()), nothing
+    values = fates.signal(info, rule.signal).take(rows)
     if not pa.types.is_string(values.type):
-        return values.cast(pa.float64()), [None] * length
-    details = [None if value is None else _json({rule.signal: value}) for value in values.to_pylist()]
-    return pa.nulls(length, pa.float64()), details
+        return values.cast(pa.float64()), nothing
+    encoded = values.dictionary_encode()
+    details = pa.array([_json({rule.signal: value}) for value in encoded.dictionary.to_pylist()], pa.string())
+    return pa.nulls(length, pa.float64()), details.take(encoded.indices)
 
 
 def ledger_table(
@@ -151,22 +153,21 @@ def ledger_table(
         rules = first_rules(fates, index)
         languages = fates.languages(info)
         for number, rule in enumerate(info.rules):
-            rows = np.flatnonzero(left & (rules == number))
-            if not len(rows):
+            places = np.flatnonzero(left & (rules == number))
+            if not len(places):
                 continue
-            values, details = _rule_values(info, rule, records, fates)
+            rows = pa.array(places)
+            values, detail = _rule_values(info, rule, records, fates, rows)
             threshold = thresholds(rule, languages)
             if rule.limited_by is not None:
                 threshold = fates.signal(info, rule.limited_by)
             limits = pa.repeat(threshold, len(rows)) if isinstance(threshold, pa.Scalar) else threshold.take(rows)
             related_ids: Any = pa.nulls(len(rows), pa.string())
             related = fates.related(info)
-            value = values.take(rows)
-            detail = [details[row] for row in rows.tolist()]
             if related is not None:
                 related_ids = related[1].take(rows)
                 detail = _related_details(related[0].take(rows), related[2].take(rows), leaders)
-            taken = records.take(pa.array(rows))
+            taken = records.take(rows)
             parts.append(
                 pa.Table.from_arrays(
                     [
@@ -177,26 +178,26 @@ def ledger_table(
                         taken.column("position"),
                         pa.repeat(info.name, len(rows)),
                         fates.rule_names(info, rule).take(rows),
-                        value,
+                        values,
                         limits,
                         related_ids,
-                        pa.array(detail, pa.string()),
+                        detail,
                     ],
                     schema=LEDGER_SCHEMA,
                 )
             )
-            order.append(rows)
+            order.append(places)
     if not parts:
         return LEDGER_SCHEMA.empty_table()
     return pa.concat_tables(parts).take(pa.array(np.argsort(np.concatenate(order), kind="stable")))
 
 
-def _related_details(row_ids: pa.Array, positions: pa.Array, leaders: Leaders) -> list[str | None]:
-    details: list[str | None] = []
+def _related_details(row_ids: pa.Array, positions: pa.Array, leaders: Leaders) -> pa.StringArray:
+    details: list[str] = []
     for (file, dropped_by), position in zip(leaders(row_ids.to_pylist()), positions.to_pylist(), strict=True):
         detail = {"file": file, "position": position}
         details.append(_json(detail | {LATER: dropped_by} if dropped_by else detail))
-    return details
+    return pa.array(details, pa.string())
 
 
 def copies_of_leaders_dropped_later(ledger: pa.Table) -> Counts:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from corpus.batch import DEAD_SCHEMA, split_chunk_key, split_row_id
@@ -83,14 +84,16 @@ def _write_curated(
         for key, last, _ in shard.chunks:
             records = read_records(folder, key, last)
             fates = read_fates(folder, key, records, infos)
+            rows = np.flatnonzero(fates.kept)
             messages = layout.config.messages_column
             if messages is None:
-                current = read_current(folder, _last_pass(infos), key, records)
+                current = read_current(folder, _last_pass(infos), key, records, rows)
             else:
                 edits = edits_of_rows(_findings(folder, key, infos), fates.kept)
                 current = with_edited_messages(records, messages, edits)
                 current = with_chat_hashes(read_current(folder, _last_pass(infos), key, current), messages, edits)
-            output.write(curated_table(current, fates, layout, schema, statistics))
+                current = current.take(pa.array(rows))
+            output.write(curated_table(current, rows, fates, layout, schema, statistics))
     renamed = {name: new for name, new in layout.names.items() if name != new}
     return _described([output]), {"digest": statistics.digest, "mixture": statistics.counts, "renamed": renamed}
 

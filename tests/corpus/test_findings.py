@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from corpus.errors import ThresherError
 from corpus.findings import (
+    EDIT_COLUMNS,
     FINDING_SCHEMA,
     SPAN_SCHEMA,
     apply_edits,
@@ -17,6 +18,7 @@ from corpus.findings import (
     byte_spans,
     concat_findings,
     edits_of,
+    findings_of_rows,
     in_stage,
 )
 
@@ -101,3 +103,17 @@ def test_stages_edit_one_after_the_other_and_flags_change_nothing() -> None:
     assert edits_of(findings).column("stage").to_pylist() == ["a", "c"]
     assert apply_findings({"text": first}, findings)["text"].to_pylist() == ["one <NAME>"]
     assert apply_findings({"prompt": first}, findings)["prompt"].to_pylist() == ["one two three"]
+
+
+@given(edited_texts(), st.data())
+def test_edits_of_chosen_rows_are_those_of_all(
+    case: tuple[list[str], list[tuple[int, int, int, str]]], data: st.DataObject
+) -> None:
+    texts, edits = case
+    array = pa.array(texts)
+    findings = in_stage(spans_of(array, edits), "redact", "text").select(EDIT_COLUMNS)
+    rows = np.array(sorted(data.draw(st.sets(st.integers(0, len(texts) - 1)))), np.int64)
+    everything = apply_findings({"text": array}, findings)["text"]
+    places = pa.array(rows)
+    chosen = apply_findings({"text": array.take(places)}, findings_of_rows(findings, rows, len(texts)))["text"]
+    assert chosen.to_pylist() == everything.take(places).to_pylist()
