@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from benchmarks.pipeline import TITLES
+
 Figures = Any
 Lines = list[str]
 
@@ -36,7 +38,6 @@ def _load(figures: Figures) -> Lines:
 def whole_pipeline(figures: Figures) -> Lines:
     """Ours and datatrove's from reader to writer."""
     speed, fates = figures["speed"], figures.get("fates")
-    names = {"all": "ours", "part": "ours, datatrove's part", "few": "ours, one record", "datatrove": "datatrove"}
     lines = _load(figures) + table(
         ["one core", "MB", "processor s", "spread", "elapsed s", "MB/s"],
         [
@@ -48,7 +49,7 @@ def whole_pipeline(figures: Figures) -> Lines:
                 f"{row['elapsed']:.2f}",
                 f"{row['megabytes_per_second']:.2f}",
             ]
-            for name, title in names.items()
+            for name, title in TITLES.items()
             if (row := speed.get(name))
         ],
     )
@@ -60,8 +61,10 @@ def whole_pipeline(figures: Figures) -> Lines:
         *lines,
         "",
         f"Ours is {speed['times']:.0f} times as fast, start-up included, {speed['times_beyond_start_up']:.0f} times "
-        f"beyond it. Of {fates['documents']:,} documents {same:,} have the same fate; {fates['only_ours_keeps']:,} are "
-        f"kept by ours only, {fates['only_datatrove_keeps']:,} by datatrove only. Left after each stage:",
+        f"beyond it; {speed['times_english']:.0f} and {speed['times_english_beyond_start_up']:.0f} times over the "
+        f"documents alone that the first stage keeps as English. Of {fates['documents']:,} documents {same:,} have "
+        f"the same fate; {fates['only_ours_keeps']:,} are kept by ours only, {fates['only_datatrove_keeps']:,} by "
+        "datatrove only. Left after each stage:",
         "",
         *table(
             ["stage", "ours", "datatrove"],
@@ -69,6 +72,16 @@ def whole_pipeline(figures: Figures) -> Lines:
                 [stage, f"{left:,}", f"{passed.get(stage, fates['kept_by_datatrove']):,}"]
                 for stage, left in speed["part"]["passed"].items()
                 if stage in passed or stage == "near_duplicates"
+            ],
+        ),
+        "",
+        "Where ours spends its time, in a further run with `--profile`:",
+        "",
+        *table(
+            ["step", "processor s", "ns a byte"],
+            [
+                [name, f"{seconds:.2f}", f"{seconds * 1e9 / speed['all']['bytes']:.1f}"]
+                for name, seconds in figures["steps"].items()
             ],
         ),
     ]

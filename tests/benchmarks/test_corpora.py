@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.pipeline import same_fates, summary, write_part
+from benchmarks.pipeline import same_fates, summary, write_kept, write_part
 from benchmarks.processes import measured, one_core
 from benchmarks.variants import Variant, written
 
@@ -63,6 +63,14 @@ def test_a_part_is_spread_evenly_and_never_empty(tmp_path: Path) -> None:
     assert write_part(files, tmp_path / "one", 0) == 1000
 
 
+def test_the_documents_that_a_stage_kept_are_written(tmp_path: Path) -> None:
+    files = tmp_path / "files"
+    files.mkdir()
+    pq.write_table(pa.table({"id": ["a", "b", "c"], "text": ["1", "22", "333"]}), files / "a.parquet")
+    assert write_kept(files, tmp_path / "kept", ["c", "a", "z"]) == 4
+    assert pq.read_table(tmp_path / "kept")["id"].to_pylist() == ["a", "c"]
+
+
 def test_fates_add_up() -> None:
     found = same_fates(["a", "b", "c", "d"], ["a", "b"], ["b", "c"])
     assert found == {
@@ -82,14 +90,20 @@ def test_rates_are_of_the_bytes_that_each_went_over() -> None:
         "few": [ours(2.0)],
         "all": [ours(9.0), ours(12.0), ours(10.0)],
         "part": [ours(3.0)],
+        "english": [ours(7.0)],
+        "english_part": [ours(2.5)],
         "datatrove": [{"seconds": 20.0, "elapsed": 21.0, "passed": {}}],
+        "datatrove_english": [{"seconds": 20.0, "elapsed": 21.0, "passed": {}}],
     }
-    found = summary(answers, {"few": 10, "all": 100_000_000, "part": 2_000_000})
+    sizes = {"few": 10, "all": 100_000_000, "part": 2_000_000, "english": 50_000_000, "english_part": 1_000_000}
+    found = summary(answers, sizes)
     assert found["all"]["megabytes_per_second"] == pytest.approx(10)
     assert found["all"]["megabytes_per_second_beyond_start_up"] == pytest.approx(12.5)
     assert found["datatrove"]["megabytes_per_second"] == pytest.approx(0.1)
     assert found["times"] == pytest.approx(100)
-    assert "times" not in summary({**answers, "datatrove": []}, {"few": 10, "all": 100, "part": 10})
+    assert found["datatrove_english"]["megabytes_per_second"] == pytest.approx(0.05)
+    assert found["times_english_beyond_start_up"] == pytest.approx(200)
+    assert "times" not in summary({name: answers[name] for name in sizes}, sizes)
 
 
 WORK = """
