@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Annotated, Any, cast
 
@@ -36,11 +36,13 @@ class StageEntry:
         name: What ledger, signals and ``--set`` call it.
         kind: The name under which its class is registered.
         config: Its settings.
+        place: Where it stands; None for one that no file lists.
     """
 
     name: str
     kind: str
     config: StageConfig
+    place: Place | None = field(default=None, compare=False)
 
     def text_field(self, layout: Layout) -> TextField:
         """Return the field of a record that the stage looks at. Raises ValueError if records have no such field."""
@@ -88,14 +90,14 @@ class RunConfig(BaseModel):
             try:
                 stage_class = classes[entry.kind].variant(entry.config)
                 stage = stage_class(entry.config, entry.name, entry.text_field(self.input.layout))
-            except ValueError as error:
-                raise UsageError(str(error)) from None
-            stage.bind(stages)
-            if self.input.messages_column is not None:
-                stage.read_chats(self.input.messages_column)
-            if check:
-                stage.check()
-            self._check_carried(stage)
+                stage.bind(stages)
+                if self.input.messages_column is not None:
+                    stage.read_chats(self.input.messages_column)
+                if check:
+                    stage.check()
+                self._check_carried(stage)
+            except (ValueError, UsageError) as error:
+                raise UsageError(str(error) if entry.place is None else f"{entry.place}: {error}") from None
             stages.append(stage)
         self._check_checks(stages)
         return stages
@@ -286,7 +288,7 @@ def _stage_entries(problems: Problems, classes: Mapping[str, type[Stage]]) -> It
         if name in RunConfig.model_fields:
             problems.add((*path, "name"), f"{name} is the name of a section and cannot be that of a stage")
         try:
-            yield StageEntry(name, kind, classes[kind].Config.model_validate(settings)), path
+            yield StageEntry(name, kind, classes[kind].Config.model_validate(settings), place), path
         except ValidationError as error:
             problems.add_validation_error(error, classes[kind].Config, path)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
@@ -130,10 +131,14 @@ class ModelStage(ScoreStage):
 
     def check(self) -> None:
         """Raise UsageError where packages are missing, or model and input cannot be what the settings say."""
-        from scorers.model_files import check_packages
+        from scorers.delta import is_delta
+        from scorers.model_files import check_folder, check_packages
 
         check_packages(self.setting)
-        self.source()
+        source = self.source()
+        folder = Path(source.name)
+        if source.is_local and not is_delta(folder):
+            self.check_outputs(check_folder(folder))
         if self.text_field != "both" and (self.form == "pair" or "{prompt}" in self.form):
             raise UsageError(
                 f"{self.setting}.input: found {self.form}, and the stage sees the field {self.text_field} only; set "

@@ -591,6 +591,15 @@ def test_a_column_that_a_stage_reads_must_be_carried(stage: dict[str, Any], colu
         config_from_mapping(mapping).build()
 
 
+def test_what_only_the_stages_together_show_is_told_with_file_and_line(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    text = BASE.replace("- exact_duplicates", "- exact_duplicates: {priority: quality.score}")
+    path.write_text(text, encoding="utf-8")
+    line = len(text.splitlines()) - 1
+    with pytest.raises(UsageError, match=rf"^{path}:{line}: stages.exact_duplicates.priority: 'quality.score' is no"):
+        load_config(path).build()
+
+
 def test_columns_within_objects_and_signals_count_as_carried() -> None:
     stages = [
         "language",

@@ -485,6 +485,15 @@ def test_gpu_that_is_absent(models: Maker) -> None:
     assert "device: found cuda, and PyTorch sees no GPU" in refused(models(small_models.bert), device="cuda")
 
 
+def test_a_folder_without_a_model_is_told_before_a_run(tmp_path: Path) -> None:
+    mapping = {
+        "input": {"files": ["x.jsonl"], "prompt_column": "p", "response_column": "r"},
+        "stages": [{"reward_model": {"model": str(tmp_path)}}],
+    }
+    with pytest.raises(UsageError, match=f"^config: {tmp_path}: no model, for config.json is missing"):
+        config_from_mapping(mapping).build()
+
+
 def test_missing_packages_are_told_at_once(models: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = models(small_models.bert)
     config = config_from_mapping(
