@@ -67,7 +67,7 @@ def chosen(size: str, corpus: str | None, model: str | None) -> Iterator[Benchma
     )
     yield Benchmark(
         "scaling",
-        (*place, *at("--sizes 30 100 --base 10 --repetitions 1", "--sizes 100 300 1000 --base 100 --repetitions 3")),
+        (*place, *at("--sizes 30 100 --base 10 --repetitions 1", "--sizes 100 300 1000 --base 100 --repetitions 4")),
     )
     yield Benchmark("copying", (*place, *at("--megabytes 100", "--megabytes 1000")))
     yield Benchmark("language", (documents, "--work", str(FOLDER / "language")))

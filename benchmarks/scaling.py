@@ -6,7 +6,8 @@ Each run is a process of its own over ``benchmarks.variants``, with the stages o
 the sample corpus's own suite. *Sizes* are run with one and two workers in turns, each bound to as many cores. Of the
 other axes one value is changed at a time, at ``--base`` megabytes with one worker: the number of sources, the stages
 with rules, the share of near-copies, the characters of a document. Each row has seconds, seconds of the processor,
-the largest memory of all processes together and of the largest process, and the bytes that the stages shuffled.
+the largest memory of all processes together and of the largest process, and the bytes that the stages shuffled. Memory
+is that of the first run; times are those of the others, where there are some, since to look at memory takes time.
 
 *Again* is the same command over the finished run; *kept waiting* is what a run over a single document takes.
 """
@@ -61,13 +62,13 @@ class Bench:
         self._suite = sample_documents(folder).parent / "suite" / "stdlib.yaml"
         self._repetitions = repetitions
 
-    def once(self, variant: Variant, workers: int, rules: Sequence[str] = RULES) -> dict[str, Any]:
+    def once(self, variant: Variant, workers: int, rules: Sequence[str] = RULES, watch: bool = False) -> dict[str, Any]:
         """Run once on as many cores as there are workers; returns what it took and what it shuffled."""
         files, size = written(self._corpora, variant)
         output = self._folder / "run"
         config = self._folder / "scaling.yaml"
         config.write_text(config_text(files, self._suite, rules), encoding="utf-8")
-        used = measured(thresher_run(config, output, workers), _cores(workers))
+        used = measured(thresher_run(config, output, workers), _cores(workers), watch)
         details = json.loads((output / "run.json").read_text(encoding="utf-8"))
         report = json.loads((output / "report.json").read_text(encoding="utf-8"))
         duplicates = report["duplicates"]["near_duplicates"]
@@ -83,14 +84,14 @@ class Bench:
         """Return the seconds of the last run's command over its finished run."""
         output, config = self._folder / "run", self._folder / "scaling.yaml"
         command = [sys.executable, "-m", "pipelines.cli", "run", str(config), "--output", str(output)]
-        return statistics.median(measured(command).seconds for _ in range(self._repetitions))
+        return statistics.median(measured(command, watch=False).seconds for _ in range(self._repetitions))
 
     def axis(self, name: str, cases: Mapping[str, tuple[Variant, int, Sequence[str]]]) -> list[dict[str, Any]]:
         """Run all cases in turns; returns the medians of each, and prints them."""
         runs: dict[str, list[dict[str, Any]]] = {case: [] for case in cases}
-        for _ in range(self._repetitions):
+        for number in range(self._repetitions):
             for case, (variant, workers, rules) in cases.items():
-                runs[case].append(self.once(variant, workers, rules))
+                runs[case].append(self.once(variant, workers, rules, watch=number == 0))
         print(name)
         rows = []
         for case, found in runs.items():
@@ -111,12 +112,13 @@ def _cores(count: int) -> set[int] | None:
 
 def _medians(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return medians of times with their spread, and the most of what is memory."""
-    seconds = [run["seconds"] for run in runs]
+    timed = runs[1:] or runs
+    seconds = [run["seconds"] for run in timed]
     return {
         **runs[-1],
         "seconds": statistics.median(seconds),
         "spread": [min(seconds), max(seconds)],
-        "processor_seconds": statistics.median(run["processor_seconds"] for run in runs),
+        "processor_seconds": statistics.median(run["processor_seconds"] for run in timed),
         **{name: max(run[name] for run in runs) for name in ("memory_bytes", "largest_process_bytes", "processes")},
     }
 
