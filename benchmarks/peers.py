@@ -26,6 +26,8 @@ REQUIREMENTS = {
     # It installs ray by itself when it is imported.
     "data-juicer": ["py-data-juicer==1.6.1", "aiohttp==3.14.5", "msgpack==1.2.4", "ray==2.60.0"],
     "datasketch": ["datasketch==2.0.0", "pyarrow==25.0.1", "unicodedata2==18.0.0"],
+    # No peer: makes text of pages for benchmarks.debian_corpus.
+    "debian-corpus": ["pyarrow==25.0.1", "resiliparse==2.0.1"],
     # fasteners and fasttext are for its language filter.
     "datatrove": [
         *("datatrove==0.10.1", "fasteners==0.20", "fasttext-numpy2-wheel==0.9.2", "orjson==3.13.0", "pyarrow==25.0.1"),

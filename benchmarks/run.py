@@ -1,9 +1,11 @@
 """All measurements, one after the other: ``make bench``, or ``make bench SIZE=full`` for inputs of 1 GB.
 
-The small size is made for twenty minutes on two quiet cores, environments of peers made before. Whole pipeline, rules
-and near-duplicates are measured on text of the sample corpus, or on the Parquet files (columns id, text, source) below
-the folder that the environment variable CORPUS names; contamination is measured where the labelled data lie beside the
-repository; scoring on a GPU where there is one and MODEL names the folder of a model.
+The small size is made for twenty minutes on two quiet cores, environments of peers made before; the full one takes two
+hours. Whole pipeline, rules and near-duplicates are measured on text of the sample corpus, at full size on 1.1 GB of
+Debian's documentation (``benchmarks.debian_corpus``; where that cannot be built, on documents made of the sample); or
+on the Parquet files (columns id, text, source) below the folder that the environment variable CORPUS names.
+Contamination is measured where the labelled data lie beside the repository; scoring on a GPU where there is one and
+MODEL names the folder of a model.
 
 Figures go to the terminal and, as JSON, to ``build/bench``; from these ``benchmarks.results`` writes ``RESULTS.md``,
 ``SCALING.md`` and plots beside this file. A benchmark that fails does not stop those behind it.
@@ -26,7 +28,7 @@ from typing import Any, NamedTuple
 import psutil
 
 from benchmarks.documents import write_documents
-from benchmarks.peers import ROOT, machine
+from benchmarks.peers import ROOT, environments, machine
 from benchmarks.results import write
 
 FOLDER = ROOT / "build" / "bench"
@@ -91,6 +93,19 @@ def chosen(size: str, corpus: str | None, model: str | None) -> Iterator[Benchma
     yield Benchmark("malformed_lines", ("--lines", *at("200000", "2000000")))
 
 
+def debian_corpus() -> Path | None:
+    """Return the folder of Debian's documentation, built where it is not there; None where that is not possible."""
+    name, folder = "debian-corpus", FOLDER / "debian"
+    if (folder / "manifest.json").exists():
+        return folder
+    pythons, missing = environments(FOLDER, [name])
+    if missing:
+        print(f"{name}: {missing[name]}", file=sys.stderr)
+        return None
+    script = [str(pythons[name]), "benchmarks/debian_corpus.py", "benchmarks/debian_bench.txt", str(folder)]
+    return None if subprocess.run(script, cwd=ROOT, check=False).returncode else folder
+
+
 def _run(benchmark: Benchmark) -> dict[str, Any]:
     """Run a benchmark to its end; returns its exit code, the seconds, and the load before it."""
     target = FOLDER / f"{benchmark.name}.json"
@@ -130,13 +145,13 @@ def main() -> int:
     size = os.environ.get("SIZE", SIZES[0])
     if size not in SIZES:
         raise SystemExit(f"SIZE={size}: wanted is one of {', '.join(SIZES)}")
-    corpus = os.environ.get("CORPUS")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    corpus = os.environ.get("CORPUS") or (debian_corpus() if size == "full" else None)
     benchmarks = list(chosen(size, str(Path(corpus).absolute()) if corpus else None, os.environ.get("MODEL")))
     names = [benchmark.name for benchmark in benchmarks]
     unknown = sorted(set(arguments.only or ()) - set(names))
     if unknown:
         raise SystemExit(f"--only {unknown[0]}: wanted are some of {', '.join(names)}")
-    FOLDER.mkdir(parents=True, exist_ok=True)
     write_documents(FOLDER, DOCUMENTS_MEGABYTES[size])
     record = FOLDER / "runs.json"
     earlier = json.loads(record.read_text(encoding="utf-8"))["benchmarks"] if arguments.only and record.exists() else {}
