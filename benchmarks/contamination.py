@@ -187,7 +187,8 @@ def quality(work: Path, shared: Path, per_benchmark: int, seed: int, with_datatr
         cell = table.setdefault(labelled.kind, {}).setdefault(length, [0.0] * (1 + len(verdicts)))
         cell[0] += 1
         for column, (name, verdict) in enumerate(verdicts.items(), 1):
-            counted = hit if name == "thresher" else verdict
+            # Of ours the item must be the right one, where the text has one.
+            counted = hit if name == "thresher" and labelled.item is not None else verdict
             cell[column] += counted
             if labelled.kind != "paraphrase":
                 flagged[name][0] += verdict
