@@ -28,7 +28,7 @@ from corpus.staging import read_findings, read_marks, read_records, staged_chunk
 from corpus.verdicts import ALIVE
 from filters.pii import Pii
 from reports.fates import StageInfo
-from reports.segments import Excerpt, Mark, Segment, excerpt, replaced, split, with_span
+from reports.segments import Excerpt, Mark, Segment, excerpt, parts_between
 from reports.signal_rows import stream
 
 KEPT_CHARACTERS = 20_000
@@ -133,36 +133,50 @@ class StagedTexts:
         here = names.index(stage)
         findings = self._findings(key, row)
         for number, name in enumerate(names):
-            # Spans of a stage count in the text that enters it; from the last to the first they do not move each other.
-            of_stage = sorted(
-                (finding for finding in findings if finding["stage"] == name), key=lambda finding: -finding["start"]
-            )
-            for finding in of_stage:
-                field = finding["field"]
-                if field in found:
-                    found[field] = self._changed(found[field], finding, number - here)
+            for field in found:
+                of_stage = [finding for finding in findings if (finding["stage"], finding["field"]) == (name, field)]
+                found[field] = self._changed(found[field], of_stage, number - here)
 
-    def _changed(self, segments: list[Segment], finding: Mapping[str, Any], distance: int) -> list[Segment]:
-        """Return a text with a finding in it; ``distance`` is how far behind the stage spoken of its stage stands."""
-        start, end = finding["start"], finding["end"]
+    def _changed(self, segments: list[Segment], findings: Sequence[Mapping[str, Any]], distance: int) -> list[Segment]:
+        """Return a text with what one stage found in it.
+
+        Args:
+            segments: the text as it enters that stage.
+            findings: those of the stage.
+            distance: how far behind the stage spoken of that stage stands.
+        """
+        spans: list[tuple[int, int, Mapping[str, Any]]] = []
+        done = 0
+        for finding in sorted(findings, key=lambda finding: (finding["start"], finding["end"])):
+            # What is only found may overlap: a part that was marked is not marked again.
+            start, end = max(finding["start"], done), finding["end"]
+            if start < end or start == finding["start"]:
+                spans.append((start, end, finding))
+                done = end
+        parts = parts_between(segments, [place for start, end, _ in spans for place in (start, end)])
+        changed = parts[0]
+        for number, (start, end, finding) in enumerate(spans):
+            changed += self._shown(parts[2 * number + 1], finding, end - start, distance)
+            changed += parts[2 * number + 2]
+        return changed
+
+    def _shown(self, inside: list[Segment], finding: Mapping[str, Any], length: int, distance: int) -> list[Segment]:
+        """Return what is shown in the place of a finding; ``inside`` is what stands there."""
         here = distance == 0
         if finding["action"] == "redact":
             text = finding["replacement"] or ""
-            return replaced(segments, start, end, [Segment(text, "replaced" if here else None, len(text))])
+            return [Segment(text, "replaced" if here else None, len(text))]
         if finding["stage"] in self._private_stages:
-            return replaced(segments, start, end, [Segment(BLACK, "found" if here else None, end - start)])
+            return [Segment(BLACK, "found" if here else None, length)]
         if finding["action"] == "cut":
             if distance < 0:
-                return replaced(segments, start, end, [])
+                return []
             mark: Mark | None = "cut" if here else None
-            inside = "".join(segment.text for segment in split(split(segments, start)[1], end - start)[0])
-            if self._private_stages and inside.strip():
+            if self._private_stages and any(segment.text.strip() for segment in inside):
                 # A stage behind did not look for private data in what is cut here.
-                return replaced(segments, start, end, [Segment(f"[{end - start:,} characters cut]", "removed", 0)])
-            return with_span(segments, start, end, lambda segment: Segment(segment.text, mark, 0))
-        if here:
-            return with_span(segments, start, end, lambda segment: replace(segment, mark="found"))
-        return segments
+                return [Segment(f"[{length:,} characters cut]", "removed", 0)]
+            return [Segment(segment.text, mark, 0) for segment in inside]
+        return [replace(segment, mark="found") for segment in inside] if here else inside
 
     def _findings(self, key: int, row: int) -> list[dict[str, Any]]:
         findings = self._all_findings(key)

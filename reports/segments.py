@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -60,39 +60,46 @@ class Excerpt:
         return any(segment.mark is not None for segment in self.segments)
 
 
-def split(segments: Sequence[Segment], place: int) -> tuple[list[Segment], list[Segment]]:
-    """Return what stands before and behind a code point of the text as stages see it."""
-    left: list[Segment] = []
-    for number, segment in enumerate(segments):
-        if segment.length > place:
-            whole = len(segment.text) == segment.length
-            if place:
-                left.append(Segment(segment.text[:place] if whole else segment.text, segment.mark, place))
-                segment = Segment(segment.text[place:] if whole else "", segment.mark, segment.length - place)
-            return left, [segment, *segments[number + 1 :]]
-        place -= segment.length
-        left.append(segment)
-    return left, []
+def parts_between(segments: Iterable[Segment], places: Sequence[int]) -> list[list[Segment]]:
+    """Return a text in parts, cut at places.
+
+    A long text may have thousands of places: all are cut in one go over it. What counts for nothing, a piece that was
+    cut, belongs to the part that ends where it stands.
+
+    Args:
+        places: n code points of the text as stages see it, ascending.
+
+    Returns:
+        n + 1 parts, from the beginning to the first place, between two places, and from the last one to the end.
+    """
+    parts: list[list[Segment]] = [[]]
+    begin = 0
+    for segment in segments:
+        whole = len(segment.text) == segment.length
+        done = 0
+        while len(parts) <= len(places) and begin + segment.length > places[len(parts) - 1]:
+            upto = max(done, places[len(parts) - 1] - begin)
+            if upto > done:
+                parts[-1].append(_piece(segment, whole, done, upto))
+                done = upto
+            parts.append([])
+        parts[-1].append(_piece(segment, whole, done, segment.length) if done else segment)
+        begin += segment.length
+    return parts + [[] for _ in range(len(places) + 1 - len(parts))]
 
 
-def with_span(segments: Sequence[Segment], start: int, end: int, inside: Callable[[Segment], Segment]) -> list[Segment]:
-    """Return a text with each piece of a span changed; start and end are code points of the text as stages see it."""
-    before, rest = split(segments, start)
-    found, after = split(rest, end - start)
-    return [*before, *map(inside, found), *after]
-
-
-def replaced(segments: Sequence[Segment], start: int, end: int, pieces: Sequence[Segment]) -> list[Segment]:
-    """Return a text with other pieces in the place of a span."""
-    before, rest = split(segments, start)
-    return [*before, *pieces, *split(rest, end - start)[1]]
+def _piece(segment: Segment, whole: bool, start: int, end: int) -> Segment:
+    """Return a piece of a segment; of one that shows something else than it counts for, the first shows all."""
+    text = segment.text[start:end] if whole else "" if start else segment.text
+    return Segment(text, segment.mark, end - start)
 
 
 def with_spans(whole: Excerpt, spans: Iterable[tuple[int, int]]) -> Excerpt:
     """Return an excerpt with spans of it marked as found; spans may overlap."""
     segments = [Segment.of(whole.text)]
     for start, end in spans:
-        segments = with_span(segments, start, end, lambda segment: replace(segment, mark="found"))
+        before, inside, after = parts_between(segments, (start, end))
+        segments = [*before, *(replace(segment, mark="found") for segment in inside), *after]
     return replace(whole, segments=segments)
 
 

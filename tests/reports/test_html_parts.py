@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import random
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from corpus.stages import Rule
 from reports.highlights import reason_spans
 from reports.html_views import limit_text, share, short_count
 from reports.plots import Line, curve, histogram
-from reports.segments import Excerpt, Segment, differences, excerpt, replaced, shown, split, with_span, with_spans
+from reports.segments import Excerpt, Segment, differences, excerpt, parts_between, shown, with_spans
 from reports.signal_histograms import (
     HistogramCounter,
     RangeFinder,
@@ -226,24 +227,42 @@ def test_edits_one_after_the_other_give_the_text_that_the_next_stage_sees(text: 
     segments, plain = [Segment.of(text)], text
     for (start, length), action in edits:
         start, end = min(start, len(plain)), min(start + length, len(plain))
+        before, inside, after = parts_between(segments, (start, end))
         if action == "cut":
-            segments = with_span(segments, start, end, lambda one: Segment(one.text, "cut", 0))
+            inside = [Segment(one.text, "cut", 0) for one in inside]
             plain = plain[:start] + plain[end:]
         elif action == "redact":
-            segments = replaced(segments, start, end, [Segment.of("<X>", "replaced")])
+            inside = [Segment.of("<X>", "replaced")]
             plain = plain[:start] + "<X>" + plain[end:]
         else:
-            segments = with_span(segments, start, end, lambda one: Segment(one.text, one.mark or "found", one.length))
+            inside = [Segment(one.text, one.mark or "found", one.length) for one in inside]
+        segments = [*before, *inside, *after]
         assert "".join(one.text for one in segments if one.length) == plain
         assert sum(one.length for one in segments) == len(plain)
 
 
-@given(st.text("ab", max_size=20), st.integers(0, 25))
-def test_splitting_a_text_loses_nothing(text: str, place: int) -> None:
+@given(st.text("ab", max_size=20), st.lists(st.integers(0, 25), max_size=5).map(sorted))
+def test_parts_of_a_text_are_cut_at_their_places(text: str, places: list[int]) -> None:
     segments = [Segment.of(text[:5]), Segment("hidden", "cut", 0), Segment("█", "found", 4), Segment.of(text[5:])]
-    left, right = split(segments, place)
-    assert "".join(one.text for one in (*left, *right)) == "".join(one.text for one in segments)
-    assert sum(one.length for one in left) == min(place, sum(one.length for one in segments))
+    total = sum(one.length for one in segments)
+    parts = parts_between(segments, places)
+    assert len(parts) == len(places) + 1
+    assert "".join(one.text for part in parts for one in part) == "".join(one.text for one in segments)
+    lengths = [sum(one.length for one in part) for part in parts]
+    ends = [0, *(min(place, total) for place in places), total]
+    assert lengths == [end - start for start, end in pairwise(ends)]
+    if places:
+        # One after the other they are the same parts.
+        left, right = parts_between(segments, places[:1])
+        assert parts[0] == left
+        assert parts[1:] == parts_between(right, [place - places[0] for place in places[1:]])
+
+
+def test_a_text_with_very_many_places_is_cut_in_one_go() -> None:
+    count = 100_000
+    parts = parts_between([Segment.of("line\n" * count)], range(5, 5 * count, 5))
+    assert len(parts) == count
+    assert all(part == [Segment.of("line\n")] for part in parts)
 
 
 def test_an_excerpt_lies_around_the_first_mark() -> None:
