@@ -12,14 +12,12 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from corpus.batch import JSON_COLUMN, USER_PREFIX
 from corpus.column_inference import list_array, plain_array
 from corpus.edited import with_replaced
-from corpus.findings import edits_of
 from corpus.hashing import content_hashes, list_members
 from corpus.json_text import json_texts, parse_json
 from corpus.readers.chat import messages_of, pair_of
@@ -74,12 +72,6 @@ def _replace(parts: Sequence[Part], spans: Sequence[Span]) -> list[Part]:
         result.append((turn, "".join([*pieces, text[done:]])))
         position = behind
     return result
-
-
-def edits_of_rows(findings: pa.RecordBatch, rows: npt.NDArray[np.bool_]) -> pa.RecordBatch:
-    """Return the findings that change texts of chosen rows, given for all rows of the batch whether they are."""
-    edits = edits_of(findings)
-    return edits.filter(pa.array(rows[edits.column("row").to_numpy()]))
 
 
 def chats_of(records: pa.RecordBatch, column: str, rows: pa.Array) -> list[Any]:

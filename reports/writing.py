@@ -14,8 +14,8 @@ import pyarrow as pa
 from corpus.batch import DEAD_SCHEMA, split_chunk_key, split_row_id
 from corpus.column_types import ColumnTypes
 from corpus.edited import text_fields
-from corpus.edited_chats import edits_of_rows, with_chat_hashes, with_edited_messages
-from corpus.findings import concat_findings
+from corpus.edited_chats import with_chat_hashes, with_edited_messages
+from corpus.findings import concat_findings, edits_of, findings_of_rows
 from corpus.folder import Folder
 from corpus.inputs import InputConfig
 from corpus.parquet_output import OutputFile, ParquetOutput
@@ -85,14 +85,11 @@ def _write_curated(
             records = read_records(folder, key, last)
             fates = read_fates(folder, key, records, infos)
             rows = np.flatnonzero(fates.kept)
+            current = read_current(folder, _last_pass(infos), key, records, rows)
             messages = layout.config.messages_column
-            if messages is None:
-                current = read_current(folder, _last_pass(infos), key, records, rows)
-            else:
-                edits = edits_of_rows(_findings(folder, key, infos), fates.kept)
-                current = with_edited_messages(records, messages, edits)
-                current = with_chat_hashes(read_current(folder, _last_pass(infos), key, current), messages, edits)
-                current = current.take(pa.array(rows))
+            if messages is not None:
+                edits = edits_of(findings_of_rows(_findings(folder, key, infos), rows, records.num_rows))
+                current = with_chat_hashes(with_edited_messages(current, messages, edits), messages, edits)
             output.write(curated_table(current, rows, fates, layout, schema, statistics))
     renamed = {name: new for name, new in layout.names.items() if name != new}
     return _described([output]), {"digest": statistics.digest, "mixture": statistics.counts, "renamed": renamed}

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpus.edited_chats import Span, edited_turns, edits_of_rows, with_edited_messages
-from corpus.findings import apply_edits, byte_spans, concat_findings, in_stage
+from corpus.edited_chats import Span, edited_turns, with_edited_messages
+from corpus.findings import apply_edits, byte_spans, concat_findings, edits_of, in_stage
 
 CHAT = [
     {"role": "system", "content": "Be kind."},
@@ -104,7 +104,7 @@ def test_both_kinds_of_columns(as_json: bool) -> None:
     else:
         column, name = pa.array([plain, CHAT]), "user/messages"
     records = pa.RecordBatch.from_arrays([prompts, responses, column], names=["prompt", "response", name])
-    edited = with_edited_messages(records, "messages", edits_of_rows(findings, np.array([True, True])))
+    edited = with_edited_messages(records, "messages", edits_of(findings))
     values = edited.column(name).to_pylist()
     found = [json.loads(value)["messages"] for value in values] if as_json else values
     assert found[0] == plain
