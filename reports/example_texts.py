@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from corpus.columns import output_names
-from corpus.findings import concat_findings
+from corpus.findings import EDITING, concat_findings
 from corpus.folder import Folder
 from corpus.inputs import InputConfig
 from corpus.planning_types import InputPlan, Item
@@ -145,6 +145,15 @@ class StagedTexts:
             findings: those of the stage.
             distance: how far behind the stage spoken of that stage stands.
         """
+        # What is only found may lie across what is edited, and leaves the places of edits as they are.
+        for editing in (False, True):
+            of_kind = [finding for finding in findings if (finding["action"] in EDITING) == editing]
+            segments = self._with_spans(segments, of_kind, distance)
+        return segments
+
+    def _with_spans(
+        self, segments: list[Segment], findings: Sequence[Mapping[str, Any]], distance: int
+    ) -> list[Segment]:
         spans: list[tuple[int, int, Mapping[str, Any]]] = []
         done = 0
         for finding in sorted(findings, key=lambda finding: (finding["start"], finding["end"])):

@@ -17,7 +17,10 @@ import unicodedata2
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corpus.folder import Folder
+from corpus.planning_types import InputPlan
 from corpus.stages import Rule
+from reports.example_texts import StagedTexts
 from reports.highlights import reason_spans
 from reports.html_views import limit_text, share, short_count
 from reports.plots import Line, curve, histogram
@@ -263,6 +266,23 @@ def test_a_text_with_very_many_places_is_cut_in_one_go() -> None:
     parts = parts_between([Segment.of("line\n" * count)], range(5, 5 * count, 5))
     assert len(parts) == count
     assert all(part == [Segment.of("line\n")] for part in parts)
+
+
+def test_what_is_found_may_lie_across_what_is_edited(tmp_path: Path) -> None:
+    found: dict[str, Any] = {"stage": "x", "field": "text", "replacement": None}
+    spans = [
+        {**found, "start": 0, "end": 15, "action": "flag"},
+        {**found, "start": 5, "end": 10, "action": "cut"},
+        {**found, "start": 12, "end": 14, "action": "redact", "replacement": "XY!"},
+    ]
+    texts = StagedTexts(Folder(str(tmp_path)), InputPlan((), (), ()), [], ["text"])
+    shown_here = texts._changed([Segment.of("0123456789abcdefghij")], spans, 0)
+    assert [(one.text, one.mark) for one in shown_here] == [
+        *(("01234", "found"), ("56789", "cut"), ("ab", "found"), ("XY!", "replaced"), ("e", "found"), ("fghij", None)),
+    ]
+    seen_behind = texts._changed([Segment.of("0123456789abcdefghij")], spans, -1)
+    assert "".join(one.text for one in seen_behind) == "01234abXY!efghij"
+    assert sum(one.length for one in seen_behind) == sum(one.length for one in shown_here) == 16
 
 
 def test_an_excerpt_lies_around_the_first_mark() -> None:
