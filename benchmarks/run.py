@@ -35,6 +35,8 @@ FOLDER = ROOT / "build" / "bench"
 SHARED = ROOT.parent / "shared"
 SIZES = ("small", "full")
 PACKAGES = ("apache-beam", "datatrove", "duckdb", "numba", "numpy", "polars", "pyarrow")
+# What is measured on real text at full size.
+OF_REAL_TEXT = frozenset(("pipeline", "rules", "near_duplicates"))
 DOCUMENTS_MEGABYTES = {"small": 100, "full": 1000}
 
 # Exit code of a benchmark that went through and missed a target.
@@ -93,17 +95,17 @@ def chosen(size: str, corpus: str | None, model: str | None) -> Iterator[Benchma
     yield Benchmark("malformed_lines", ("--lines", *at("200000", "2000000")))
 
 
-def debian_corpus() -> Path | None:
+def debian_corpus() -> str | None:
     """Return the folder of Debian's documentation, built where it is not there; None where that is not possible."""
     name, folder = "debian-corpus", FOLDER / "debian"
     if (folder / "manifest.json").exists():
-        return folder
+        return str(folder)
     pythons, missing = environments(FOLDER, [name])
     if missing:
         print(f"{name}: {missing[name]}", file=sys.stderr)
         return None
     script = [str(pythons[name]), "benchmarks/debian_corpus.py", "benchmarks/debian_bench.txt", str(folder)]
-    return None if subprocess.run(script, cwd=ROOT, check=False).returncode else folder
+    return None if subprocess.run(script, cwd=ROOT, check=False).returncode else str(folder)
 
 
 def _run(benchmark: Benchmark) -> dict[str, Any]:
@@ -145,13 +147,15 @@ def main() -> int:
     size = os.environ.get("SIZE", SIZES[0])
     if size not in SIZES:
         raise SystemExit(f"SIZE={size}: wanted is one of {', '.join(SIZES)}")
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    corpus = os.environ.get("CORPUS") or (debian_corpus() if size == "full" else None)
-    benchmarks = list(chosen(size, str(Path(corpus).absolute()) if corpus else None, os.environ.get("MODEL")))
-    names = [benchmark.name for benchmark in benchmarks]
+    corpus, model = os.environ.get("CORPUS"), os.environ.get("MODEL")
+    names = [benchmark.name for benchmark in chosen(size, corpus, model)]
     unknown = sorted(set(arguments.only or ()) - set(names))
     if unknown:
         raise SystemExit(f"--only {unknown[0]}: wanted are some of {', '.join(names)}")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    if not corpus and size == "full" and OF_REAL_TEXT.intersection(arguments.only or names):
+        corpus = debian_corpus()
+    benchmarks = list(chosen(size, str(Path(corpus).absolute()) if corpus else None, model))
     write_documents(FOLDER, DOCUMENTS_MEGABYTES[size])
     record = FOLDER / "runs.json"
     earlier = json.loads(record.read_text(encoding="utf-8"))["benchmarks"] if arguments.only and record.exists() else {}
